@@ -1,0 +1,35 @@
+# Everything a person or CI types. Each target makes its own environment: nothing has to be installed first
+# but Python >= 3.10, make and a package index.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick check bench clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "$(PYTHON) is older than Python 3.10. Name a newer one, for example: make demo PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (the first time takes a few minutes) ..." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+test: $(READY)  ## Run all tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+quick: $(READY)  ## Run the tests that take no more than seconds
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+
+check: $(READY)  ## Lint, formatting, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:  ## Remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,35 @@
+"""The `determined.pytorch` training API, standing on its own. Names only; each is resolved on first use."""
+
+from typing import TYPE_CHECKING
+
+from determined import _lazy
+
+if TYPE_CHECKING:  # editors and type checkers see ordinary imports
+    from determined import core as core
+    from determined import errors as errors
+    from determined import pytorch as pytorch
+    from determined._import_path import import_from_path as import_from_path
+    from determined._info import ClusterInfo as ClusterInfo
+    from determined._info import RendezvousInfo as RendezvousInfo
+    from determined._info import ResourcesInfo as ResourcesInfo
+    from determined._info import TrialInfo as TrialInfo
+    from determined._info import get_cluster_info as get_cluster_info
+    from determined._log import LOG_FORMAT as LOG_FORMAT
+    from determined._version import __version__ as __version__
+    from determined.errors import InvalidHP as InvalidHP
+
+__getattr__, __dir__, __all__ = _lazy.exports(
+    __name__,
+    rooms=("core", "errors", "pytorch"),
+    names={
+        "ClusterInfo": "_info",
+        "InvalidHP": "errors",
+        "LOG_FORMAT": "_log",
+        "RendezvousInfo": "_info",
+        "ResourcesInfo": "_info",
+        "TrialInfo": "_info",
+        "__version__": "_version",
+        "get_cluster_info": "_info",
+        "import_from_path": "_import_path",
+    },
+)

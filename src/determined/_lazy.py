@@ -1,0 +1,41 @@
+"""Deferred exports: a package says its names up front and imports a module when one of them is first used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+def exports(
+    package: str, *, rooms: Sequence[str] = (), names: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The `__getattr__`, `__dir__` and `__all__` of a package whose contents load on first use.
+
+    Args:
+        package: The package's `__name__`.
+        rooms: Submodules that are themselves public: `package.room` imports it.
+        names: Public name -> submodule that defines it.
+
+    Example::
+
+        __getattr__, __dir__, __all__ = _lazy.exports(__name__, rooms=("core",), names={"init": "_context"})
+    """
+    origin = dict(names or {})
+    public = sorted({*rooms, *origin})
+
+    def load(name: str) -> Any:
+        if name in origin:
+            value = getattr(importlib.import_module(f"{package}.{origin[name]}"), name)
+        elif name in rooms:
+            value = importlib.import_module(f"{package}.{name}")
+        else:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        setattr(sys.modules[package], name, value)  # the next use costs nothing
+        return value
+
+    def listing() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *public})
+
+    return load, listing, public

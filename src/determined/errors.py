@@ -1,0 +1,112 @@
+"""Every exception we raise on purpose.
+
+Each derives from `DeterminedError` and, where one fits, from a builtin too, so that `except ValueError` keeps working::
+
+    DeterminedError
+    ├── InvalidHP                       the trial found its hyperparameters unusable; the process ends with status 0
+    ├── InvalidExperimentException      wrong use of the trial or context API
+    │   ├── InvalidConfigurationException
+    │   ├── InvalidDataTypeException
+    │   └── InvalidModelException
+    ├── InternalException               asked too early, for example for the batch before the first batch
+    ├── LauncherError        KeyError   the launcher did not set what this process needs
+    ├── CollectiveError      RuntimeError   ranks did not meet in a collective call
+    │   └── CollectiveTimeout  TimeoutError    ... in time
+    ├── StorageConfigError   ValueError     checkpoint_storage cannot be understood
+    │   └── UnknownStorageType  TypeError
+    ├── UnsafePath           ValueError     a path that would leave its checkpoint
+    ├── CheckpointNotFound              no checkpoint of that id
+    ├── CheckpointDamaged    RuntimeError   its files are not the ones that were saved
+    ├── InvalidCheckpointException      a checkpoint that cannot be mapped to a model
+    ├── NoDirectStorageAccess           no credentials, or access denied
+    └── LinkUnavailable      ConnectionError  the place reports go to cannot be reached now; they are kept and retried
+"""
+
+from __future__ import annotations
+
+
+class DeterminedError(Exception):
+    """Root of everything this package raises on purpose."""
+
+
+class InvalidHP(DeterminedError):  # the name users' code says
+    """Raise it when the hyperparameters cannot be trained: the trial ends early and cleanly.
+
+    Example::
+
+        if hparams["hidden"] % hparams["heads"]:
+            raise determined.InvalidHP("hidden must be a multiple of heads")
+    """
+
+    def __init__(self, msg: str = "...") -> None:
+        if not isinstance(msg, str):
+            raise TypeError(f"InvalidHP takes a str, not {type(msg).__name__}: {msg!r}.")
+        super().__init__(msg)
+        self.msg = msg
+
+
+class InvalidExperimentException(DeterminedError):
+    """The trial, its context or its configuration is used in a way that cannot work."""
+
+
+class InvalidConfigurationException(InvalidExperimentException):
+    """The experiment configuration cannot work."""
+
+
+class InvalidDataTypeException(InvalidExperimentException):
+    """Data of a type that cannot be trained on."""
+
+
+class InvalidModelException(InvalidExperimentException):
+    """A model that cannot be trained."""
+
+
+class InternalException(DeterminedError):
+    """Something was asked for before it exists, or we have a bug."""
+
+
+class LauncherError(DeterminedError, KeyError):
+    """The environment lacks what a launcher would have set."""
+
+    def __str__(self) -> str:  # KeyError would show the message in quotes
+        return str(self.args[0]) if self.args else ""
+
+
+class CollectiveError(DeterminedError, RuntimeError):
+    """The ranks did not meet in one collective call."""
+
+
+class CollectiveTimeout(CollectiveError, TimeoutError):
+    """A rank did not arrive in time."""
+
+
+class StorageConfigError(DeterminedError, ValueError):
+    """`checkpoint_storage` cannot be understood."""
+
+
+class UnknownStorageType(StorageConfigError, TypeError):
+    """`checkpoint_storage` names a type, or has a Python type, that we do not know."""
+
+
+class UnsafePath(DeterminedError, ValueError):
+    """A name that would reach outside its checkpoint, or that no file system could hold."""
+
+
+class CheckpointNotFound(DeterminedError):
+    """There is no checkpoint of that id in this storage."""
+
+
+class CheckpointDamaged(DeterminedError, RuntimeError):
+    """The stored files are not the ones that were saved."""
+
+
+class InvalidCheckpointException(DeterminedError):
+    """A checkpoint that cannot be mapped to a model."""
+
+
+class NoDirectStorageAccess(DeterminedError):
+    """The storage refused us: no credentials, or access denied."""
+
+
+class LinkUnavailable(DeterminedError, ConnectionError):
+    """The place that reports go to cannot be reached now. Reports are kept and retried; training goes on."""

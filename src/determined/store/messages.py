@@ -1,0 +1,106 @@
+"""What a training process says to the outside, as plain frozen values. Needs only the standard library."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+
+from determined._types import Json
+
+
+def now() -> datetime.datetime:
+    """The moment of a report: always UTC, always aware."""
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """One thing a training process has to tell. Reports of one process arrive in the order they were made."""
+
+    time: datetime.datetime = dataclasses.field(default_factory=now, kw_only=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricReport(Report):
+    """Metrics of one group at one step; `steps_completed` is None for samples that belong to no step."""
+
+    group: str
+    metrics: dict[str, Json]
+    steps_completed: int | None = None
+    batch_metrics: list[dict[str, Json]] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointReport(Report):
+    """A checkpoint is complete and readable, or (with no resources) gone."""
+
+    storage_id: str
+    metadata: dict[str, Json]
+    resources: dict[str, int]  # path -> bytes; directories end in "/" and count 0
+    state: str = "COMPLETED"  # or "PARTIALLY_DELETED", "DELETED"
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgressReport(Report):
+    """How much of the training is done, from 0 to 1."""
+
+    progress: float
+
+
+@dataclasses.dataclass(frozen=True)
+class StatusReport(Report):
+    """What the process is doing, in a word or two for people."""
+
+    status: str
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlyExitReport(Report):
+    """Training ends before its length was reached, for this reason."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class MetadataReport(Report):
+    """The run's own metadata, replacing what was there."""
+
+    metadata: dict[str, Json]
+
+
+@dataclasses.dataclass(frozen=True)
+class PreemptionAcknowledged(Report):
+    """The process has seen the request to stop, saves its work, and wants to be continued later."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunStateReport(Report):
+    """The process came up, or is about to end."""
+
+    state: str  # "RUNNING", "COMPLETED", "ERROR"
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointUseReport(Report):
+    """This task works with that checkpoint (and model version), for example to run inference."""
+
+    storage_id: str
+    model_id: int | None = None
+    model_version: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class LogLine(Report):
+    """One line that the process printed."""
+
+    text: str
+    stream: str  # "stdout" or "stderr"
+    rank: int = 0
+
+
+class Signal(enum.Enum):
+    """What the outside asks of a training process."""
+
+    NONE = "none"
+    PREEMPT = "preempt"

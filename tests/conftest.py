@@ -1,0 +1,67 @@
+"""Every test starts clean and has to leave clean: no thread, child process, variable or process group stays behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+# pytest says here which test runs; xdist and debuggers keep theirs too.
+NOT_OURS = {"PYTEST_CURRENT_TEST"}
+GRACE_SECONDS = 3.0
+
+
+def _threads() -> set[threading.Thread]:
+    return set(threading.enumerate())
+
+
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in NOT_OURS}
+
+
+def _settle(find: Callable[[], object]) -> object:
+    """What `find` still finds after things that are just ending had a moment to end."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    while (found := find()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind() -> Iterator[None]:
+    threads, children, environment = _threads(), _children(), _environment()
+    yield
+    problems = []
+    if leaked := _settle(lambda: [t for t in _threads() - threads if t.is_alive()]):
+        problems.append(f"threads still run: {leaked}")
+    if leaked := _settle(lambda: [p for p in _children() - children if p.is_running()]):
+        problems.append(f"child processes still run: {leaked}")
+    after = _environment()
+    if changed := sorted(k for k in after.keys() | environment.keys() if after.get(k) != environment.get(k)):
+        problems.append(f"environment variables changed: {changed}")
+        os.environ.clear()
+        os.environ.update(environment)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
+        problems.append("a process group is still initialised")
+        torch.distributed.destroy_process_group()
+    if problems:
+        pytest.fail("this test leaves something behind: " + "; ".join(problems))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory of the test's own, so that nothing touches the user's."""
+    path = tmp_path / "det-home"
+    monkeypatch.setenv("DET_HOME", str(path))
+    return path
