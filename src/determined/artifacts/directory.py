@@ -1,0 +1,339 @@
+"""Checkpoints in a directory: staged on the same file system, then renamed into place. The rename is the commit.
+
+<root>/<storage id>/...                   the user's files and metadata.json, nothing else
+<root>/.artifacts/manifests/<id>.json     sizes and checksums; without its checkpoint a harmless leftover
+<root>/.artifacts/staging/<id>/tree/      the checkpoint being built, by all of its writers
+<root>/.artifacts/staging/<id>/work-*/    workspaces of one writer
+<root>/.artifacts/trash/                  on the way out
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from determined.artifacts import tree
+from determined.artifacts.manifest import DIRECTORY, FileEntry, Manifest
+from determined.artifacts.paths import (
+    check_path,
+    check_storage_id,
+    is_old_checkpoint,
+    parents,
+    surviving,
+    with_parents,
+)
+from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, Storage
+from determined.errors import CheckpointDamaged
+
+
+class DirectoryStorage(Storage):
+    """Checkpoints in a directory of this machine, or one that machines share.
+
+    Args:
+        root: The directory. It is made when the first checkpoint is written.
+        clock: Seconds since the epoch, for telling the age of leftovers.
+    """
+
+    is_direct = True
+
+    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__()
+        self.root = root
+        self.url = str(root)
+        self.records = root / RECORDS
+        self._clock = clock
+
+    def manifest_path(self, storage_id: str) -> Path:
+        return self.records / "manifests" / f"{storage_id}.json"
+
+    def draft(self, storage_id: str) -> Draft:
+        self._refuse_existing(check_storage_id(storage_id))
+        self._sweep_once()
+        return DirectoryDraft(self, storage_id)
+
+    def exists(self, storage_id: str) -> bool:
+        home = self.root / check_storage_id(storage_id)
+        if not home.is_dir():
+            return False
+        return self.manifest_path(storage_id).exists() or is_old_checkpoint(storage_id, _names(home))
+
+    def list(self) -> builtins.list[str]:
+        return [name for name in _names(self.root) if not name.startswith(".") and self._holds(name)]
+
+    def _holds(self, name: str) -> bool:
+        try:
+            return self.exists(name)
+        except ValueError:  # a name that no checkpoint can have
+            return False
+
+    def manifest(self, storage_id: str) -> Manifest:
+        if not self.exists(storage_id):
+            raise self._not_found(storage_id)
+        try:
+            return Manifest.from_bytes(storage_id, self.manifest_path(storage_id).read_bytes())
+        except FileNotFoundError:
+            return self._listed(storage_id)
+
+    def _listed(self, storage_id: str) -> Manifest:
+        """The manifest of a checkpoint that has none."""
+        try:
+            sizes = tree.list_stored(self.root / storage_id)
+        except FileNotFoundError as e:  # deleted while we looked
+            raise self._not_found(storage_id) from e
+        return Manifest(storage_id, {path: FileEntry(size, "") for path, size in sizes.items()}, verified=False)
+
+    def directory(self, storage_id: str, *, verify: bool = True) -> Path:
+        manifest = self.manifest(storage_id)
+        if verify and (problems := self.verify(storage_id)):
+            raise CheckpointDamaged(
+                f"Checkpoint {manifest.storage_id} in {self.url} is damaged: {' '.join(problems[:3])} "
+                "Restore it from a backup, or use another checkpoint."
+            )
+        return self.root / storage_id
+
+    def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
+        if not self.exists(storage_id):
+            return {}
+        home = self.root / storage_id
+        if globs is not None:
+            found = tree.list_plain(home)
+            if kept := surviving(found, globs):
+                self._keep_only(storage_id, found, kept)
+                return {path: found[path] for path in kept}
+        self._trash(home)
+        tree.sync_directories([self.root])
+        self.manifest_path(storage_id).unlink(missing_ok=True)
+        self._empty_trash()
+        return {}
+
+    def _keep_only(self, storage_id: str, found: Iterable[str], kept: Sequence[str]) -> None:
+        """Remove files. The manifest forgets them first: a crash in between leaves files that nobody misses."""
+        manifest, keep = self.manifest(storage_id), set(kept)
+        if manifest.verified:
+            files = {path: entry for path, entry in manifest.files.items() if path in keep}
+            tree.write_durably(self.manifest_path(storage_id), Manifest(storage_id, files).to_bytes())
+        home = self.root / storage_id
+        for path in sorted(set(found) - keep, reverse=True):  # what a directory holds goes before it
+            place = home / path
+            with contextlib.suppress(FileNotFoundError):
+                place.rmdir() if path.endswith("/") else place.unlink()
+
+    def _trash(self, path: Path) -> None:
+        """Take `path` out of sight in one step; a link is moved, not followed."""
+        trash = self.records / "trash"
+        trash.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # another process was quicker
+            path.rename(trash / secrets.token_hex(8))
+
+    def _empty_trash(self) -> builtins.list[str]:
+        """Remove everything in the trash, whoever put it there: nobody wants it back."""
+        found = _names(self.records / "trash")
+        for name in found:
+            tree.remove(self.records / "trash" / name)
+        return [f"trash/{name}" for name in found]
+
+    def sweep(self, older_than: timedelta = ABANDONED_AFTER) -> builtins.list[str]:
+        removed = []
+        for name in _names(self.records / "staging"):
+            staging = self.records / "staging" / name
+            if self._is_older(staging, older_than):
+                self._trash(staging)
+                removed.append(f"staging/{name}")
+        for name in _names(self.records / "manifests"):
+            path = self.records / "manifests" / name
+            if self._is_older(path, older_than) and self._is_orphan(path):
+                path.unlink(missing_ok=True)
+                removed.append(f"manifests/{name}")
+        return removed + self._empty_trash()
+
+    def _is_older(self, path: Path, age: timedelta) -> bool:
+        return self._clock() - tree.last_change(path) >= age.total_seconds()
+
+    def _is_orphan(self, manifest: Path) -> bool:
+        # In this order: a publisher's staging goes away only after its checkpoint is in place.
+        if manifest.suffix == ".tmp":
+            return True
+        return not (self.records / "staging" / manifest.stem).exists() and not (self.root / manifest.stem).exists()
+
+    def _copy_out(self, storage_id: str, path: str, target: Path) -> FileEntry:
+        return tree.copy_file(self._file(storage_id, path), target, sync=False)
+
+    def _read(self, storage_id: str, path: str) -> bytes:
+        return self._file(storage_id, path).read_bytes()
+
+    def _measure(self, storage_id: str, path: str) -> FileEntry:
+        return tree.measure(self._file(storage_id, path))
+
+    def _missing_directory(self, storage_id: str, path: str) -> bool:
+        return not tree.inside(self.root / storage_id, path).is_dir()
+
+    def _file(self, storage_id: str, path: str) -> Path:
+        place = tree.inside(self.root / storage_id, path)
+        tree.check_regular(place)
+        return place
+
+
+class DirectoryDraft(Draft):
+    """A checkpoint being built in the staging area of a `DirectoryStorage`."""
+
+    def __init__(self, storage: DirectoryStorage, storage_id: str) -> None:
+        self.storage_id = storage_id
+        self._storage = storage
+        self._staging = storage.records / "staging" / storage_id
+        self._tree = self._staging / "tree"
+        self._work = self._staging / f"work-{secrets.token_hex(8)}"
+        self._lock = self._staging / "publishing"
+        self._final = storage.root / storage_id
+        self._staged: set[str] = set()
+        self._holds_lock = False
+
+    def workspace(self) -> Path:
+        path = self._work / f"space-{secrets.token_hex(4)}"
+        path.mkdir(parents=True)
+        return path
+
+    def put(self, source: Path, paths: Iterable[str], *, move: bool = False) -> dict[str, FileEntry]:
+        wanted = with_parents(check_path(path) for path in paths)
+        with self._undone_when_full():
+            self._tree.mkdir(parents=True, exist_ok=True)
+            return {path: self._put(Path(source), path, move=move) for path in wanted}
+
+    def _put(self, source: Path, path: str, *, move: bool) -> FileEntry:
+        if path.endswith("/"):
+            return self._put_directory(source, path)
+        origin = source / path
+        tree.check_regular(origin)
+        if move and _is_all_ours(source, path):
+            return self._place(origin, path, tree.measure(origin, sync=True))
+        incoming = self._incoming()
+        return self._place(incoming, path, tree.copy_file(origin, incoming, sync=True))
+
+    def _put_directory(self, source: Path, path: str) -> FileEntry:
+        if not (source / path).is_dir():
+            raise NotADirectoryError(f"{source / path} is not a directory, but {path!r} names one.")
+        (self._tree / path).mkdir(exist_ok=True)
+        self._staged.add(path)
+        return DIRECTORY
+
+    def put_bytes(self, path: str, data: bytes) -> dict[str, FileEntry]:
+        with self._undone_when_full():
+            for parent in parents(check_path(path)):
+                (self._tree / parent).mkdir(parents=True, exist_ok=True)
+                self._staged.add(parent)
+            self._tree.mkdir(parents=True, exist_ok=True)
+            incoming = self._incoming()
+            tree.write_durably(incoming, data)
+            entries = dict.fromkeys(parents(path), DIRECTORY)
+            return {**entries, path: self._place(incoming, path, tree.measure_bytes(data))}
+
+    def _incoming(self) -> Path:
+        """Where a file lies until it is complete."""
+        self._work.mkdir(parents=True, exist_ok=True)
+        return self._work / f"incoming-{secrets.token_hex(4)}"
+
+    def _place(self, complete: Path, path: str, entry: FileEntry) -> FileEntry:
+        target = self._tree / path
+        if target.exists() and tree.measure(target) != entry:
+            raise FileExistsError(
+                f"Two writers of checkpoint {self.storage_id} put different content at {path}. Give their files "
+                "different names."
+            )
+        complete.replace(target)
+        self._staged.add(path)
+        return entry
+
+    def publish(self, entries: Mapping[str, FileEntry]) -> Manifest:
+        manifest = Manifest(self.storage_id, dict(entries))
+        with self._undone_when_full():
+            self._take_lock()
+            self._storage._refuse_existing(self.storage_id)
+            self._make_exact(manifest)
+            record = self._storage.manifest_path(self.storage_id)
+            record.parent.mkdir(parents=True, exist_ok=True)
+            tree.sync_directories([record.parent.parent, self._storage.root])
+            tree.write_durably(record, manifest.to_bytes())
+            self._tree.rename(self._final)
+            tree.sync_directories([self._storage.root])
+        tree.remove(self._staging)
+        return manifest
+
+    def _take_lock(self) -> None:
+        """Of several publishers of one id the first goes on: the others must not touch its manifest."""
+        self._tree.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.mkdir()
+        except FileExistsError as e:
+            raise FileExistsError(
+                f"Checkpoint {self.storage_id} is being published by another writer. Exactly one of them may."
+            ) from e
+        self._holds_lock = True
+
+    def _make_exact(self, manifest: Manifest) -> None:
+        """Leave in the tree what the manifest says, all of it durable."""
+        found = tree.list_plain(self._tree)
+        for path, size in manifest.resources.items():
+            if path.endswith("/"):
+                (self._tree / path).mkdir(exist_ok=True)
+            elif found.get(path) != size:
+                raise CheckpointDamaged(
+                    f"Checkpoint {self.storage_id} was not published: {path} should have {size} bytes in "
+                    f"{self._tree}, and has {found.get(path, 'gone')}."
+                )
+        for path in sorted(set(found) - set(manifest.files), reverse=True):
+            place = self._tree / path
+            place.rmdir() if path.endswith("/") else place.unlink()
+        tree.sync_directories([self._tree / path for path in manifest.files if path.endswith("/")])
+        tree.sync_directories([self._tree])
+
+    def discard(self) -> None:
+        tree.remove(self._work)
+        if not self._final.exists():
+            if self._holds_lock:
+                self._storage.manifest_path(self.storage_id).unlink(missing_ok=True)
+            for path in sorted(self._staged, reverse=True):
+                with contextlib.suppress(OSError):  # gone, or still used by another writer
+                    place = self._tree / path
+                    place.rmdir() if path.endswith("/") else place.unlink()
+        self._staged.clear()
+        for directory in (self._lock,) if self._holds_lock else ():
+            tree.remove(directory)
+        for directory in (self._tree, self._staging):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+
+    @contextlib.contextmanager
+    def _undone_when_full(self) -> Iterator[None]:
+        """Leave nothing behind when the disk is full, and say so."""
+        try:
+            yield
+        except OSError as e:
+            if e.errno not in tree.OUT_OF_SPACE:
+                raise
+            self.discard()
+            message = (
+                f"{os.strerror(e.errno)}, so checkpoint {self.storage_id} was not stored. Earlier checkpoints are "
+                "untouched. Free some space, or choose another checkpoint_storage"
+            )
+            raise OSError(e.errno, message, str(self._storage.root)) from e
+
+
+def _is_all_ours(source: Path, path: str) -> bool:
+    """Whether a file can be taken as it is: no link on the way to it, and no second name through which it changes."""
+    if any((source / parent.rstrip("/")).is_symlink() for parent in parents(path)):
+        return False
+    info = (source / path).lstat()
+    return stat.S_ISREG(info.st_mode) and info.st_nlink == 1
+
+
+def _names(directory: Path) -> builtins.list[str]:
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208  names, not paths
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,261 @@
+"""The seam: what every place that keeps checkpoints can do, and the parts that are the same for all of them."""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import secrets
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from determined.artifacts import tree
+from determined.artifacts.manifest import FileEntry, Manifest
+from determined.artifacts.paths import Selector, check_path, with_parents
+from determined.errors import CheckpointDamaged, CheckpointNotFound, DeterminedError, StorageConfigError
+
+logger = logging.getLogger("determined.artifacts")
+
+RECORDS = ".artifacts"
+# Writing one checkpoint takes minutes, and a draft is as young as its youngest file. A day leaves room for clocks that
+# disagree and for a laptop that slept through the night; longer would let a run that crashes every hour fill the disk.
+ABANDONED_AFTER = timedelta(days=1)
+
+
+class Draft(ABC):
+    """A checkpoint being written. Several writers may open drafts of one id; exactly one of them publishes.
+
+    Nobody sees any of it before `publish`, and everybody sees all of it afterwards.
+    """
+
+    storage_id: str
+
+    @abstractmethod
+    def workspace(self) -> Path:
+        """Make a fresh directory for this writer alone. It goes away with `publish` or `discard`."""
+
+    @abstractmethod
+    def put(self, source: Path, paths: Iterable[str], *, move: bool = False) -> dict[str, FileEntry]:
+        """Add these files and directories of `source`, and the directories above them.
+
+        Args:
+            source: The directory that `paths` are relative to.
+            paths: What to add. A directory ends in `/` and is added without what it holds.
+            move: The files may be taken away, because `source` is a workspace of this draft.
+
+        Returns:
+            An entry per added path, to be handed to `publish` by the one writer that calls it.
+        """
+
+    @abstractmethod
+    def put_bytes(self, path: str, data: bytes) -> dict[str, FileEntry]:
+        """Add one small file."""
+
+    @abstractmethod
+    def publish(self, entries: Mapping[str, FileEntry]) -> Manifest:
+        """Make the checkpoint exist, whole and durable, with exactly `entries`: what all writers' `put` returned."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Remove what this draft staged, and its workspaces. After `publish`, by whichever writer, only the latter."""
+
+
+class Storage(ABC):
+    """A place that keeps checkpoints, each under its id. A finished checkpoint never changes, except by `delete`."""
+
+    url: str
+    """Where it is, for people."""
+    is_direct: bool
+    """Whether `directory` can give the stored directory itself."""
+
+    def __init__(self) -> None:
+        self._has_swept = False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url})"
+
+    @abstractmethod
+    def draft(self, storage_id: str) -> Draft:
+        """Begin to write a checkpoint. `FileExistsError` if there is one of that id."""
+
+    @abstractmethod
+    def exists(self, storage_id: str) -> bool:
+        """Whether there is a finished checkpoint of that id."""
+
+    @abstractmethod
+    def list(self) -> builtins.list[str]:
+        """The ids of all finished checkpoints, sorted."""
+
+    @abstractmethod
+    def manifest(self, storage_id: str) -> Manifest:
+        """What the checkpoint holds. `CheckpointNotFound` if there is none of that id."""
+
+    @abstractmethod
+    def directory(self, storage_id: str, *, verify: bool = True) -> Path:
+        """The stored directory itself, where `is_direct`; `CheckpointDamaged` if `verify` finds a problem."""
+
+    @abstractmethod
+    def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
+        """Delete a checkpoint, or what `globs` mean in it; a missing one is no error.
+
+        Returns:
+            What remains: path to bytes.
+        """
+
+    @abstractmethod
+    def sweep(self, older_than: timedelta = ABANDONED_AFTER) -> builtins.list[str]:
+        """Remove what crashed writers left behind, if nothing in it changed for `older_than`.
+
+        Returns:
+            What was removed, for people. Never a finished checkpoint.
+        """
+
+    @abstractmethod
+    def _copy_out(self, storage_id: str, path: str, target: Path) -> FileEntry:
+        """Copy a stored file to `target`, which does not exist; FileNotFoundError if it is not stored."""
+
+    @abstractmethod
+    def _read(self, storage_id: str, path: str) -> bytes:
+        """The bytes of a stored file; FileNotFoundError if it is not stored."""
+
+    @abstractmethod
+    def _measure(self, storage_id: str, path: str) -> FileEntry:
+        """Size and checksum of a file as it is stored now; FileNotFoundError if it is not stored."""
+
+    @abstractmethod
+    def _missing_directory(self, storage_id: str, path: str) -> bool:
+        """Whether a directory of the manifest is gone; never so where directories are not things of their own."""
+
+    def fetch(self, storage_id: str, target: Path, selector: Selector | None = None) -> None:
+        """Copy a checkpoint, or what `selector` accepts of it, into the directory `target`.
+
+        Every file is verified before it appears under its name. Directories above a selected file are made whether
+        they are selected or not; selecting a directory does not select what it holds. If nothing is selected, `target`
+        is not made.
+        """
+        manifest = self.manifest(storage_id)
+        chosen = [path for path in manifest.files if selector is None or selector(path)]
+        for path in with_parents(chosen):
+            place = tree.inside(target, path)
+            if path.endswith("/"):
+                place.mkdir(parents=True, exist_ok=True)
+            else:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                self._fetch_file(manifest, path, place)
+
+    def _fetch_file(self, manifest: Manifest, path: str, place: Path) -> None:
+        temporary = place.with_name(f".fetch-{secrets.token_hex(8)}")
+        try:
+            found = self._copy_out(manifest.storage_id, path, temporary)
+            self._refuse_damage(manifest, {path: found})
+            temporary.replace(place)
+        except FileNotFoundError as e:
+            raise self._gone(manifest.storage_id, path) from e
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def read_bytes(self, storage_id: str, path: str) -> bytes:
+        """The verified content of one stored file, for small ones such as `metadata.json`."""
+        manifest = self.manifest(storage_id)
+        if check_path(path) not in manifest.files:
+            raise FileNotFoundError(f"Checkpoint {storage_id} in {self.url} holds no {path}.")
+        try:
+            data = self._read(storage_id, path)
+        except FileNotFoundError as e:
+            raise self._gone(storage_id, path) from e
+        self._refuse_damage(manifest, {path: tree.measure_bytes(data)})
+        return data
+
+    def verify(self, storage_id: str) -> builtins.list[str]:
+        """Compare what is stored with what was saved.
+
+        Files that were added later are no problem: nothing that was saved depends on them.
+
+        Returns:
+            One sentence per problem; none if the checkpoint is intact, or is the original product's, which kept no
+            checksums.
+        """
+        manifest = self.manifest(storage_id)
+        problems = []
+        for path, saved in manifest.files.items():
+            try:
+                if path.endswith("/"):
+                    problem = "is missing" if self._missing_directory(storage_id, path) else None
+                else:
+                    problem = _difference(manifest, saved, self._measure(storage_id, path))
+            except (OSError, DeterminedError) as e:
+                problem = "is missing" if isinstance(e, FileNotFoundError) else f"cannot be read: {e}"
+            if problem:
+                problems.append(f"{path} {problem}.")
+        return problems
+
+    def probe(self) -> None:
+        """Write, read back and delete a small checkpoint, so that a storage that does not work is known at once."""
+        storage_id, data = str(uuid.uuid4()), b"{}"
+        try:
+            draft = self.draft(storage_id)
+            try:
+                draft.publish(draft.put_bytes("metadata.json", data))
+            finally:
+                draft.discard()
+            try:
+                if self.read_bytes(storage_id, "metadata.json") != data:
+                    raise CheckpointDamaged("what was read is not what was written")
+            finally:
+                self.delete(storage_id)
+        except DeterminedError as e:
+            raise type(e)(f"{self!r} does not work: {e}") from e
+        except Exception as e:
+            raise StorageConfigError(
+                f"{self!r} does not work: {type(e).__name__}: {e}. Check the place and what you may do there, "
+                "or choose another checkpoint_storage."
+            ) from e
+
+    def _sweep_once(self) -> None:
+        """Clear away old leftovers when the first draft opens. Failing to is no reason not to save."""
+        if self._has_swept:
+            return
+        self._has_swept = True
+        try:
+            removed = self.sweep()
+        except Exception as e:  # noqa: BLE001  the draft matters, and meets the same trouble if it is real
+            logger.warning("Could not look for leftovers of crashed writers in %s: %s", self.url, e)
+        else:
+            if removed:
+                logger.info("Removed what crashed writers left in %s: %s", self.url, ", ".join(removed))
+
+    def _refuse_existing(self, storage_id: str) -> None:
+        if self.exists(storage_id):
+            raise FileExistsError(
+                f"Checkpoint {storage_id} is already in {self.url}, and a checkpoint is never overwritten. "
+                "Use a new id, for example str(uuid.uuid4())."
+            )
+
+    def _refuse_damage(self, manifest: Manifest, found: Mapping[str, FileEntry]) -> None:
+        for path, entry in found.items():
+            if problem := _difference(manifest, manifest.files[path], entry):
+                raise CheckpointDamaged(
+                    f"Checkpoint {manifest.storage_id} in {self.url} is damaged: {path} {problem}. "
+                    "Restore it from a backup, or use another checkpoint."
+                )
+
+    def _not_found(self, storage_id: str) -> CheckpointNotFound:
+        return CheckpointNotFound(f"There is no checkpoint {storage_id} in {self.url}.")
+
+    def _gone(self, storage_id: str, path: str) -> DeterminedError:
+        """Why a file of the manifest is not there: somebody deleted the checkpoint just now, or it is damaged."""
+        if not self.exists(storage_id):
+            return self._not_found(storage_id)
+        return CheckpointDamaged(f"Checkpoint {storage_id} in {self.url} is damaged: {path} is missing.")
+
+
+def _difference(manifest: Manifest, saved: FileEntry, found: FileEntry) -> str | None:
+    if not manifest.verified:
+        return None
+    if found.size != saved.size:
+        return f"has {found.size} bytes, but {saved.size} were saved"
+    if found.sha256 != saved.sha256:
+        return "has other content than was saved (its SHA-256 differs)"
+    return None
