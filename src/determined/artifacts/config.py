@@ -160,7 +160,8 @@ def _shared_fs_root(values: Mapping[str, str], container_root: Path | None) -> P
 
 
 def _bucket(kind: str, values: Mapping[str, str]) -> Storage:
-    from determined.artifacts.bucket import BucketStorage, Driver  # fsspec is not needed for directories
+    from determined.artifacts.bucket import BucketStorage  # not needed for directories
+    from determined.artifacts.driver import Driver
 
     container, _, inner = values.get("bucket", values.get("container", "")).partition("/")
     if not BUCKET.fullmatch(container):
@@ -171,8 +172,8 @@ def _bucket(kind: str, values: Mapping[str, str]) -> Storage:
         raise StorageConfigError("checkpoint_storage of type 'azure' needs 'connection_string' or 'account_url'.")
     prefix = "/".join(part for part in (normal_prefix(inner), normal_prefix(values.get("prefix"))) if part)
     temp_dir = values.get("temp_dir")
-    driver = Driver(kind, values)
-    return BucketStorage(driver, container, prefix, temp_dir=Path(temp_dir).absolute() if temp_dir else None)
+    driver = Driver(kind, container, values)
+    return BucketStorage(driver, prefix, temp_dir=Path(temp_dir).absolute() if temp_dir else None)
 
 
 def normal_prefix(prefix: str | None) -> str:

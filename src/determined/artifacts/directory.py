@@ -53,10 +53,24 @@ class DirectoryStorage(Storage):
     def manifest_path(self, storage_id: str) -> Path:
         return self.records / "manifests" / f"{storage_id}.json"
 
+    def make_record_directory(self, name: str) -> Path:
+        """Make a place for our records. Whoever may write checkpoints into the root may write there too."""
+        for path in (self.records, self.records / name):
+            if not path.exists():
+                path.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(PermissionError):  # another user was quicker, and does the same
+                    path.chmod(stat.S_IMODE(self.root.stat().st_mode))
+        return self.records / name
+
     def draft(self, storage_id: str) -> Draft:
         self._refuse_existing(check_storage_id(storage_id))
         self._sweep_once()
         return DirectoryDraft(self, storage_id)
+
+    def _refuse_existing(self, storage_id: str) -> None:
+        super()._refuse_existing(storage_id)
+        if os.path.lexists(self.root / storage_id):
+            raise FileExistsError(f"{self.root / storage_id} exists and is no checkpoint. Use another storage id.")
 
     def exists(self, storage_id: str) -> bool:
         home = self.root / check_storage_id(storage_id)
@@ -70,7 +84,7 @@ class DirectoryStorage(Storage):
     def _holds(self, name: str) -> bool:
         try:
             return self.exists(name)
-        except ValueError:  # a name that no checkpoint can have
+        except (ValueError, PermissionError):  # a name that no checkpoint can have, or somebody else's folder
             return False
 
     def manifest(self, storage_id: str) -> Manifest:
@@ -91,7 +105,7 @@ class DirectoryStorage(Storage):
 
     def directory(self, storage_id: str, *, verify: bool = True) -> Path:
         manifest = self.manifest(storage_id)
-        if verify and (problems := self.verify(storage_id)):
+        if verify and (problems := self._problems(manifest)):
             raise CheckpointDamaged(
                 f"Checkpoint {manifest.storage_id} in {self.url} is damaged: {' '.join(problems[:3])} "
                 "Restore it from a backup, or use another checkpoint."
@@ -127,8 +141,7 @@ class DirectoryStorage(Storage):
 
     def _trash(self, path: Path) -> None:
         """Take `path` out of sight in one step; a link is moved, not followed."""
-        trash = self.records / "trash"
-        trash.mkdir(parents=True, exist_ok=True)
+        trash = self.make_record_directory("trash")
         with contextlib.suppress(FileNotFoundError):  # another process was quicker
             path.rename(trash / secrets.token_hex(8))
 
@@ -195,6 +208,7 @@ class DirectoryDraft(Draft):
         self._holds_lock = False
 
     def workspace(self) -> Path:
+        self._storage.make_record_directory("staging")
         path = self._work / f"space-{secrets.token_hex(4)}"
         path.mkdir(parents=True)
         return path
@@ -202,18 +216,21 @@ class DirectoryDraft(Draft):
     def put(self, source: Path, paths: Iterable[str], *, move: bool = False) -> dict[str, FileEntry]:
         wanted = with_parents(check_path(path) for path in paths)
         with self._undone_when_full():
-            self._tree.mkdir(parents=True, exist_ok=True)
-            return {path: self._put(Path(source), path, move=move) for path in wanted}
+            self._make_tree()
+            # What can be moved goes last: links among the rest may lead to it.
+            movable = {path for path in wanted if move and _is_all_ours(Path(source), path)}
+            entries = {path: self._copy(Path(source), path) for path in wanted if path not in movable}
+            return entries | {path: self._move(Path(source), path) for path in wanted if path in movable}
 
-    def _put(self, source: Path, path: str, *, move: bool) -> FileEntry:
+    def _copy(self, source: Path, path: str) -> FileEntry:
         if path.endswith("/"):
             return self._put_directory(source, path)
-        origin = source / path
-        tree.check_regular(origin)
-        if move and _is_all_ours(source, path):
-            return self._place(origin, path, tree.measure(origin, sync=True))
+        tree.check_regular(source / path)
         incoming = self._incoming()
-        return self._place(incoming, path, tree.copy_file(origin, incoming, sync=True))
+        return self._place(incoming, path, tree.copy_file(source / path, incoming, sync=True))
+
+    def _move(self, source: Path, path: str) -> FileEntry:
+        return self._place(source / path, path, tree.measure(source / path, sync=True))
 
     def _put_directory(self, source: Path, path: str) -> FileEntry:
         if not (source / path).is_dir():
@@ -224,14 +241,18 @@ class DirectoryDraft(Draft):
 
     def put_bytes(self, path: str, data: bytes) -> dict[str, FileEntry]:
         with self._undone_when_full():
+            self._make_tree()
             for parent in parents(check_path(path)):
-                (self._tree / parent).mkdir(parents=True, exist_ok=True)
+                (self._tree / parent).mkdir(exist_ok=True)
                 self._staged.add(parent)
-            self._tree.mkdir(parents=True, exist_ok=True)
             incoming = self._incoming()
             tree.write_durably(incoming, data)
             entries = dict.fromkeys(parents(path), DIRECTORY)
             return {**entries, path: self._place(incoming, path, tree.measure_bytes(data))}
+
+    def _make_tree(self) -> None:
+        self._storage.make_record_directory("staging")
+        self._tree.mkdir(parents=True, exist_ok=True)
 
     def _incoming(self) -> Path:
         """Where a file lies until it is complete."""
@@ -256,17 +277,19 @@ class DirectoryDraft(Draft):
             self._storage._refuse_existing(self.storage_id)
             self._make_exact(manifest)
             record = self._storage.manifest_path(self.storage_id)
-            record.parent.mkdir(parents=True, exist_ok=True)
+            self._storage.make_record_directory("manifests")
             tree.sync_directories([record.parent.parent, self._storage.root])
             tree.write_durably(record, manifest.to_bytes())
             self._tree.rename(self._final)
             tree.sync_directories([self._storage.root])
+        self._holds_lock = False
+        self._staged.clear()
         tree.remove(self._staging)
         return manifest
 
     def _take_lock(self) -> None:
         """Of several publishers of one id the first goes on: the others must not touch its manifest."""
-        self._tree.mkdir(parents=True, exist_ok=True)
+        self._make_tree()
         try:
             self._lock.mkdir()
         except FileExistsError as e:
@@ -294,16 +317,16 @@ class DirectoryDraft(Draft):
 
     def discard(self) -> None:
         tree.remove(self._work)
-        if not self._final.exists():
-            if self._holds_lock:
+        if self._holds_lock:
+            if not self._final.exists():
                 self._storage.manifest_path(self.storage_id).unlink(missing_ok=True)
-            for path in sorted(self._staged, reverse=True):
-                with contextlib.suppress(OSError):  # gone, or still used by another writer
-                    place = self._tree / path
-                    place.rmdir() if path.endswith("/") else place.unlink()
+            tree.remove(self._lock)
+            self._holds_lock = False
+        for path in sorted(self._staged, reverse=True):
+            with contextlib.suppress(OSError):  # published, gone, or still used by another writer
+                place = self._tree / path
+                place.rmdir() if path.endswith("/") else place.unlink()
         self._staged.clear()
-        for directory in (self._lock,) if self._holds_lock else ():
-            tree.remove(directory)
         for directory in (self._tree, self._staging):
             with contextlib.suppress(OSError):
                 directory.rmdir()
@@ -326,7 +349,7 @@ class DirectoryDraft(Draft):
 
 def _is_all_ours(source: Path, path: str) -> bool:
     """Whether a file can be taken as it is: no link on the way to it, and no second name through which it changes."""
-    if any((source / parent.rstrip("/")).is_symlink() for parent in parents(path)):
+    if path.endswith("/") or any((source / parent.rstrip("/")).is_symlink() for parent in parents(path)):
         return False
     info = (source / path).lstat()
     return stat.S_ISREG(info.st_mode) and info.st_nlink == 1

@@ -177,8 +177,13 @@ class Storage(ABC):
             One sentence per problem; none if the checkpoint is intact, or is the original product's, which kept no
             checksums.
         """
-        manifest = self.manifest(storage_id)
-        problems = []
+        return self._problems(self.manifest(storage_id))
+
+    def _problems(self, manifest: Manifest) -> builtins.list[str]:
+        problems: builtins.list[str] = []
+        if not manifest.verified:
+            return problems
+        storage_id = manifest.storage_id
         for path, saved in manifest.files.items():
             try:
                 if path.endswith("/"):

@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from determined.artifacts.manifest import FileEntry
 from determined.artifacts.paths import check_path, shown
@@ -100,6 +101,14 @@ def measure(path: Path, *, sync: bool = False) -> FileEntry:
         if sync:
             os.fsync(file.fileno())
     return entry
+
+
+def measure_stream(file: BinaryIO) -> FileEntry:
+    digest, size = hashlib.sha256(), 0
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
+        size += len(chunk)
+    return FileEntry(size, digest.hexdigest())
 
 
 def measure_bytes(data: bytes) -> FileEntry:
