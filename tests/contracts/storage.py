@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import uuid
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -80,6 +82,15 @@ def store(storage: Storage, source: Path, storage_id: str | None = None, metadat
 
 def content(root: Path) -> dict[str, bytes | None]:
     return {path: None if path.endswith("/") else (root / path).read_bytes() for path in list_tree(root)}
+
+
+@contextlib.contextmanager
+def refusing(name: str, *others: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except (errors.UnsafePath, *others):
+        return
+    pytest.fail(f"{name!a} was not refused")
 
 
 class StorageContract:
@@ -386,74 +397,94 @@ class StorageContract:
         storage.delete(storage_id)
         assert random.random() == expected
 
-    @pytest.mark.parametrize(
-        "name", ["a b", "ü", "100%", "%2e%2e%2fx", "a*", "[ab]", "x+y=z", "~", "...", "-rf", "q'\""]
-    )
-    def test_odd_names_are_literal(self, storage: Storage, tmp_path: Path, target: Path, name: str) -> None:
+    def test_odd_names_are_literal(self, storage: Storage, tmp_path: Path, target: Path) -> None:
         """Names with spaces, patterns or percent signs are kept as they are, and never stand for another name."""
-        source = make_files(tmp_path / "s", ["ab", f"{name}/{name}.x", name + ".y", "a"])
+        odd = [
+            "a b",
+            "ü",
+            "100%",
+            "%2e%2e%2fx",
+            "a*",
+            "[ab]",
+            "a?",
+            "x+y=z",
+            "~",
+            "...",
+            "-rf",
+            "q'\"",
+            "#",
+            "{}",
+            "a&b",
+        ]
+        source = make_files(tmp_path / "s", ["ab", "a", *(f"{name}.d/{name}" for name in odd), *odd])
         storage_id = store(storage, source)
         storage.fetch(storage_id, target)
         assert content(target) == content(source) | {"metadata.json": b"{}"}
         draft = storage.draft("unfinished")
-        draft.put(source, [name + ".y"])
-        draft.discard()
+        kept = draft.put(source, ["a", "ab"])
+        other = storage.draft("unfinished")
+        other.put(source, odd)
+        other.discard()
+        draft.publish(kept)
+        assert storage.verify("unfinished") == []
         assert storage.verify(storage_id) == []
 
-    @pytest.mark.parametrize("path", UNSAFE_PATHS, ids=ascii)
-    def test_unsafe_paths(self, storage: Storage, source: Path, backdoor: Backdoor, path: str) -> None:
+    def test_unsafe_paths(self, storage: Storage, source: Path, backdoor: Backdoor) -> None:
         """A path that would leave the checkpoint is refused by every call, before anything is written or deleted."""
         storage_id = store(storage, source)
         before = backdoor.names()
         draft = storage.draft("x")
-        calls = [
-            lambda: draft.put(source, [path]),
-            lambda: draft.put_bytes(path, b"x"),
-            lambda: draft.publish({path: FileEntry(1, "0" * 64)}),
-            lambda: storage.read_bytes(storage_id, path),
-            lambda: storage.delete(storage_id, [path]),
+        calls: list[Callable[[str], object]] = [
+            lambda path: draft.put(source, [path]),
+            lambda path: draft.put_bytes(path, b"x"),
+            lambda path: draft.publish({path: FileEntry(1, "0" * 64)}),
+            lambda path: storage.read_bytes(storage_id, path),
+            lambda path: storage.delete(storage_id, [path]),
         ]
-        for call in calls:
-            with pytest.raises(errors.UnsafePath):
-                call()
+        for path in UNSAFE_PATHS:
+            for call in calls:
+                with refusing(path):
+                    call(path)
         draft.discard()
         assert backdoor.names() == before
 
-    @pytest.mark.parametrize("storage_id", [*UNSAFE_PATHS, "a/b", "a/", ".", ".artifacts", ".hidden"], ids=ascii)
-    def test_unsafe_ids(self, storage: Storage, target: Path, backdoor: Backdoor, storage_id: str) -> None:
+    def test_unsafe_ids(self, storage: Storage, target: Path, backdoor: Backdoor) -> None:
         """An id that is not one plain name is refused by every call."""
-        calls = [storage.draft, storage.exists, storage.manifest, storage.verify, storage.delete]
-        for call in [*calls, lambda i: storage.fetch(i, target), lambda i: storage.read_bytes(i, "a")]:
-            with pytest.raises(errors.UnsafePath):
-                call(storage_id)
+        calls: list[Callable[[str], object]] = [
+            storage.draft,
+            storage.exists,
+            storage.manifest,
+            storage.verify,
+            storage.delete,
+            lambda storage_id: storage.fetch(storage_id, target),
+            lambda storage_id: storage.read_bytes(storage_id, "a"),
+        ]
+        for storage_id in [*UNSAFE_PATHS, "a/b", "a/", ".", ".artifacts", ".hidden"]:
+            for call in calls:
+                with refusing(storage_id):
+                    call(storage_id)
         assert backdoor.names() == []
 
-    @pytest.mark.parametrize("path", [p for p in UNSAFE_PATHS if p not in ("", "\ud800")], ids=ascii)
-    def test_hostile_manifest(
-        self, storage: Storage, source: Path, target: Path, backdoor: Backdoor, path: str
-    ) -> None:
+    def test_hostile_manifest(self, storage: Storage, source: Path, target: Path, backdoor: Backdoor) -> None:
         """A manifest that names an unsafe path is refused, and nothing is written or deleted."""
         storage_id = store(storage, source)
-        record = {"version": 1, "storage_id": storage_id, "files": {path: [1, "0" * 64]}, "directories": []}
-        backdoor.write(f".artifacts/manifests/{storage_id}.json", json.dumps(record).encode())
         before = backdoor.names()
-        for call in (storage.manifest, storage.verify, lambda i: storage.fetch(i, target)):
-            with pytest.raises((errors.UnsafePath, errors.CheckpointDamaged)):
-                call(storage_id)
+        for path in UNSAFE_PATHS:
+            record = {"version": 1, "storage_id": storage_id, "files": {path: [1, "0" * 64]}, "directories": []}
+            backdoor.write(f".artifacts/manifests/{storage_id}.json", json.dumps(record).encode())
+            for call in (storage.manifest, storage.verify, lambda i: storage.fetch(i, target)):
+                with refusing(path, errors.CheckpointDamaged):
+                    call(storage_id)
         assert backdoor.names() == before
         assert not target.exists()
 
-    @pytest.mark.parametrize(
-        "data",
-        [b"", b"{", b"[]", b"null", b"[" * 100_000, b'{"version": 2}', b'{"version": 1}', b"\xff\xfe"],
-        ids=range(8),
-    )
-    def test_broken_manifest(self, storage: Storage, source: Path, backdoor: Backdoor, data: bytes) -> None:
+    def test_broken_manifest(self, storage: Storage, source: Path, backdoor: Backdoor) -> None:
         """A manifest that cannot be read makes a damaged checkpoint, not a crash; it can still be deleted."""
         storage_id = store(storage, source)
-        backdoor.write(f".artifacts/manifests/{storage_id}.json", data)
-        with pytest.raises(errors.CheckpointDamaged, match=storage_id):
-            storage.manifest(storage_id)
+        for data in (b"", b"{", b"[]", b"null", b"[" * 100_000, b'{"version": 2}', b'{"version": 1}', b"\xff\xfe"):
+            backdoor.write(f".artifacts/manifests/{storage_id}.json", data)
+            with pytest.raises(errors.CheckpointDamaged, match=storage_id):
+                storage.manifest(storage_id)
         assert storage.list() == [storage_id]
         storage.delete(storage_id)
         assert backdoor.names() == []

@@ -168,7 +168,7 @@ def sync_directories(directories: Iterable[Path]) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file, a link (never what it points at) or a whole tree; what is gone or cannot be removed is left."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RecursionError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:

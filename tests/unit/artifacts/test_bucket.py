@@ -180,6 +180,13 @@ def test_denied(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     assert [fs.asked for fs in opened] == [1, 1]
 
 
+def test_other_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a driver's package raises becomes an OSError that names the bucket and the cause."""
+    monkeypatch.setattr(Driver, "_open", lambda self: _Refusing(ValueError("cannot connect to endpoint")))
+    with pytest.raises(OSError, match="s3://bucket could not be used: ValueError: cannot connect"):
+        open_storage("s3://bucket").manifest("x")
+
+
 def test_drivers_may_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     """C-45: a driver that draws random numbers, as they do when they retry, does not move training's."""
     monkeypatch.setattr(Driver, "_open", lambda self: _Refusing(OSError("try later")))
