@@ -1,0 +1,92 @@
+"""How the positions of an epoch are dealt to ranks, step by step. Pure arithmetic: no data, no state.
+
+Batch by batch in turn, as the contract says, until the batches run out in the middle of a round. In that last round
+every rank must still train, or the others would wait for it, and nothing may be borrowed from the next epoch, or epochs
+would drift away from the data:
+
+- Records that we cut into batches ourselves are cut smaller, evenly, so that each rank has some; if that would make the
+  batches less than half as large as asked for, the last two rounds share their records.
+- Batches that must stay whole (a user's own, or `drop_last`), and rounds with fewer records than ranks, are given to
+  several ranks: the ranks without a batch of their own take part in this step with one of this step's batches. Their
+  average gradient is that of the real batches, and no batch acts on two steps.
+
+Each rule depends only on how much of the epoch is left. So a run can go on from any position, with any number of ranks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """What one rank trains on in one step: positions relative to the start of the step."""
+
+    start: int
+    stop: int
+    is_stand_in: bool
+    """This rank has no batch of its own, and sees the batch of another rank."""
+
+
+class Deal(NamedTuple):
+    """The rules for one loader and one number of ranks.
+
+    Args:
+        batch: Units in one batch of one rank.
+        ranks: How many ranks share an epoch.
+        drop_last: Incomplete batches are left out.
+        may_cut: A batch may be cut smaller; records may, a user's own batches may not.
+    """
+
+    batch: int
+    ranks: int
+    drop_last: bool = False
+    may_cut: bool = True
+
+    def usable(self, left: int) -> int:
+        """Of `left` units, those that will be trained on."""
+        return left - left % self.batch if self.drop_last else left
+
+    def steps(self, left: int) -> int:
+        """How many steps `left` units make."""
+        return -(-self.usable(left) // (self.batch * self.ranks))
+
+    def taken(self, left: int) -> int:
+        """Units that the next step takes, over all ranks."""
+        usable, full = self.usable(left), self.batch * self.ranks
+        if usable <= full:
+            return usable
+        tail = usable - full
+        if self._cuts() and self._is_ragged(tail) and 2 * tail < full and usable // 2 >= self.ranks:
+            # What is left must be ragged too, so that it will be dealt evenly without anyone remembering this step.
+            return usable - min(usable // 2, self.batch * (self.ranks - 1))
+        return full
+
+    def taken_by(self, steps: int, left: int) -> int:
+        """Units that the next `steps` steps take, at once for any number of steps."""
+        full = self.batch * self.ranks
+        even = min(steps, max(self.steps(left) - 2, 0))  # only the last two steps may be uneven
+        taken = even * full
+        for _ in range(steps - even):
+            taken += self.taken(left - taken)
+        return taken
+
+    def part(self, rank: int, left: int) -> Part:
+        """What `rank` gets of the next step."""
+        taken = self.taken(left)
+        is_last = taken == self.usable(left)
+        if self._cuts() and (self._is_ragged(taken) if is_last else taken < self.batch * self.ranks):
+            parts = min(self.ranks, taken)
+            number = rank % parts
+            size, larger = divmod(taken, parts)
+            start = number * size + min(number, larger)
+            return Part(start, start + size + (number < larger), rank >= parts)
+        parts = min(self.ranks, -(-taken // self.batch))
+        start = rank % parts * self.batch
+        return Part(start, min(start + self.batch, taken), rank >= parts)
+
+    def _cuts(self) -> bool:
+        return self.may_cut and not self.drop_last
+
+    def _is_ragged(self, units: int) -> bool:
+        """Too few batches for the ranks."""
+        return 0 < -(-units // self.batch) < self.ranks
