@@ -1,0 +1,391 @@
+"""What `train_batch` and `evaluate_batch` return, reduced over batches and ranks at a stop.
+
+At a stop the ranks meet in one exchange, which carries the sums, the reducers' values and errors: all ranks raise, or
+none. How one rank collects without slowing down is in `_columns`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from determined import errors
+from determined.pytorch._columns import Column, Rows, described
+from determined.pytorch._reducer import Reducer, _PyTorchReducerContext, exchange
+from determined.pytorch._sums import combine, divide, to_numpy
+
+logger = logging.getLogger("determined.pytorch")
+
+KEPT_BATCHES = 1000
+"""How many batches of a window `batch_metrics` goes back. Longer windows keep the last ones; averages cover all."""
+
+
+class Collective(Protocol):
+    """What is needed of `core.DistributedContext`."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def allgather(self, stuff: Any) -> list[Any]: ...
+
+
+class _Alone:
+    rank, size = 0, 1
+
+    def allgather(self, stuff: Any) -> list[Any]:
+        return [stuff]
+
+
+@dataclass(frozen=True)
+class WindowResult:
+    """One training window over all ranks; the same on every rank.
+
+    `metrics` are the averages with the training reducers' results on top, `batch_metrics` the last batches one by one
+    (all of them, unless there were more than the window keeps), `batches` how many there were per rank, `records` how
+    many on all ranks.
+    """
+
+    metrics: dict[str, Any]
+    batch_metrics: list[dict[str, Any]]
+    batches: int
+    records: int
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """One validation over all ranks; the same on every rank. `batches` and `records` count all ranks."""
+
+    metrics: dict[str, Any]
+    batches: int
+    records: int
+
+
+class TrainingWindow:
+    """Collects what `train_batch` returns between two stops. One object serves all windows of a `fit()`.
+
+    With one process an unusable result raises at once. With several it is held until `close()`, where every rank
+    learns of it and raises.
+
+    Args:
+        distributed: The ranks; None for one process.
+        kept_batches: How many of the last batches `batch_metrics` can show; 0 for none.
+
+    Example::
+
+        window = TrainingWindow(core_context.distributed)
+        window.add({"loss": loss})
+        result = window.close(reducers)
+    """
+
+    def __init__(self, distributed: Collective | None = None, *, kept_batches: int = KEPT_BATCHES) -> None:
+        self._ranks: Collective = distributed or _Alone()
+        self._rows = Rows("train_batch", rank=self._ranks.rank, raises=self._ranks.size == 1, kept=kept_batches)
+        self._said: set[str] = set()
+
+    @property
+    def batches(self) -> int:
+        """How many batches were added since the last close."""
+        return self._rows.batches
+
+    def add(self, metrics: torch.Tensor | Mapping[str, Any], records: int = 0) -> None:
+        """Take in one batch's result: a dict, or a tensor that becomes `loss`. The user's dict is not touched."""
+        self._rows.add({"loss": metrics} if isinstance(metrics, torch.Tensor) else metrics, records)
+
+    def close(self, reducers: _PyTorchReducerContext | None = None) -> WindowResult:
+        """End the window: average over batches and ranks, run the training reducers, start afresh. Collective."""
+        rows, self._rows = self._rows, self._rows.fresh()
+        if self._ranks.size == 1:
+            columns, batch_metrics = rows.columns_and_rows()
+            metrics = {name: self._average(name, [column]) for name, column in columns.items()}
+            if reducers is not None:
+                metrics.update(reducers.reduce_metrics(for_training=True))
+            return WindowResult(metrics, batch_metrics, rows.batches, rows.records)
+        parts = _meet(self._ranks, rows, reducers, for_training=True)
+        names = dict.fromkeys(name for part in parts for name in part.columns)
+        metrics = {name: self._average(name, _column(name, parts)) for name in names}
+        if reducers is not None:
+            metrics.update(reducers.run_cross_slot_reduction(True, [part.reducers for part in parts]))
+        batches = max(part.batches for part in parts)
+        return WindowResult(metrics, _mean_rows(names, parts, batches), batches, sum(part.records for part in parts))
+
+    def _average(self, name: str, columns: list[Column]) -> float | None:
+        if reason := _first(column.odd or (column.ragged and f"it has {column.ragged}") for column in columns):
+            if name not in self._said and self._ranks.rank == 0:
+                self._said.add(name)
+                logger.warning("Metric %r of train_batch() has no average, None is reported: %s.", name, reason)
+            return None
+        elements = sum(column.elements for column in columns)
+        return float(divide(combine(column.partial for column in columns), elements)) if elements else None
+
+
+class ValidationPass:
+    """Collects what `evaluate_batch` returns in one validation. One object serves all validations of a `fit()`.
+
+    Args:
+        distributed: The ranks; None for one process.
+        keep_outputs: Keep each batch's result on the host for `on_validation_epoch_end`; costs memory per batch.
+
+    Example::
+
+        validation = ValidationPass(core_context.distributed)
+        validation.add({"accuracy": accuracy}, records=len(batch))
+        result = validation.reduce(trial.evaluation_reducer(), reducers)
+    """
+
+    def __init__(self, distributed: Collective | None = None, *, keep_outputs: bool = False) -> None:
+        self._ranks: Collective = distributed or _Alone()
+        alone = self._ranks.size == 1
+        kept = None if keep_outputs else 0
+        self._rows = Rows("evaluate_batch", rank=self._ranks.rank, raises=alone, kept=kept, validation=True)
+        self._said: set[str] = set()
+
+    @property
+    def batches(self) -> int:
+        """How many batches this rank has added."""
+        return self._rows.batches
+
+    def add(self, metrics: Mapping[str, Any], records: int | None = None) -> None:
+        """Take in one batch's result, and how many records the batch had (None if nobody knows)."""
+        self._rows.add(metrics, records)
+
+    def outputs(self) -> list[dict[str, Any]]:
+        """This rank's results batch by batch, tensors as numpy; needs `keep_outputs`."""
+        return [] if self._rows.problem else self._rows.outputs()  # a problem is for reduce(), where all ranks hear it
+
+    def reduce(
+        self, evaluation_reducer: Reducer | Mapping[str, Reducer], reducers: _PyTorchReducerContext | None = None
+    ) -> ValidationResult:
+        """End the validation: reduce over batches and ranks, run the validation reducers, start afresh. Collective.
+
+        Raises:
+            RuntimeError: No rank had a batch.
+            ValueError: Names differ between batches or ranks, or sizes between batches that are to be averaged.
+            TypeError: A result is not a dict, or a value not a number.
+            InvalidExperimentException: `evaluation_reducer` does not fit the metrics.
+        """
+        rows, self._rows = self._rows, self._rows.fresh()
+        parts = _meet(self._ranks, rows, reducers, for_training=False, plan=evaluation_reducer)
+        filled = [part for part in parts if part.batches]
+        if not filled:
+            raise RuntimeError(
+                "The validation data loader gave no batch on any rank. Look at build_validation_data_loader(): the "
+                "dataset is empty, or drop_last drops its only batch."
+            )
+        names = _agreed_names(parts)
+        methods = _prepare_metrics_reducers(parts[0].plan, names)
+        metrics = {name: self._reduce(name, methods[name], _column(name, filled)) for name in names}
+        self._remark_on_lengths(methods, filled)
+        if reducers is not None:
+            metrics.update(reducers.run_cross_slot_reduction(False, [part.reducers for part in parts]))
+        return ValidationResult(metrics, sum(part.batches for part in parts), sum(part.records for part in parts))
+
+    def _reduce(self, name: str, method: Reducer, columns: list[Column]) -> Any:
+        if reason := _first(column.odd for column in columns):
+            raise TypeError(f"Metric {name!r} of evaluate_batch() cannot be reduced: {reason}. Return numbers.")
+        sizes = {column.size or 0: column.origin for column in reversed(columns)}
+        if method in (Reducer.AVG, Reducer.RECORD_AVG):
+            ragged = _first(column.ragged for column in columns)
+            if ragged is None and len(sizes) > 1:
+                ragged = " but ".join(f"{size} elements in {origin}" for size, origin in sizes.items())
+            if ragged:
+                raise ValueError(
+                    f"Metric {name!r} of evaluate_batch() cannot be averaged over batches: it has {ragged}. Return its "
+                    "mean, or use a reducer of your own with context.wrap_reducer()."
+                )
+        if max(sizes) > 1:
+            self._say(
+                name,
+                "Metric %r of evaluate_batch() has %d elements per batch, and its %s is one number over all of them. "
+                "For one per element use context.wrap_reducer(pytorch.MeanReducer(keep_shape=True), name=...).",
+                name, max(sizes), method.name,
+            )  # fmt: skip
+        return _REDUCE[method](name, columns)
+
+    def _remark_on_lengths(self, methods: dict[str, Reducer], filled: list[_Part]) -> None:
+        lengths = [length for part in filled for length in part.lengths]
+        if Reducer.AVG in methods.values() and lengths and min(lengths) != max(lengths):
+            self._say(
+                "",
+                "Validation batches hold %d to %d records, and Reducer.AVG weighs each batch the same. "
+                "Reducer.RECORD_AVG weighs them by their records.",
+                min(lengths), max(lengths),
+            )  # fmt: skip
+
+    def _say(self, once: str, message: str, *values: Any) -> None:
+        if once not in self._said and self._ranks.rank == 0:
+            self._said.add(once)
+            logger.info(message, *values)
+
+
+def reduce_full_dataset(
+    metrics: Any, distributed: Collective | None = None, reducers: _PyTorchReducerContext | None = None
+) -> ValidationResult:
+    """The metrics of `evaluate_full_dataset`, which only the chief ran, and of the validation reducers. Collective.
+
+    Args:
+        metrics: On the chief what the method returned, or the exception that it raised; elsewhere None.
+        distributed: The ranks; None for one process.
+        reducers: The trial's reducers.
+    """
+    ranks: Collective = distributed or _Alone()
+    error = metrics if isinstance(metrics, Exception) else None
+    if error is None and ranks.rank == 0 and not isinstance(metrics, Mapping):
+        error = TypeError(f"evaluate_full_dataset() returned {described(metrics)}. Return a dict from name to value.")
+    values, failed = ([], None) if reducers is None else reducers.collect(for_training=False)
+    host = to_numpy(dict(metrics)) if ranks.rank == 0 and error is None else None
+    answers = exchange(ranks.allgather, (host, values), error or failed)
+    reduced = dict(answers[0][0])
+    if reducers is not None:
+        reduced.update(reducers.run_cross_slot_reduction(False, [values for _, values in answers]))
+    return ValidationResult(reduced, 0, 0)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one rank brings to the exchange."""
+
+    columns: dict[str, Column]
+    batches: int
+    records: int
+    lengths: tuple[int, ...] = ()
+    reducers: list[Any] = field(default_factory=list)
+    plan: Any = None
+
+
+def _meet(
+    ranks: Collective, rows: Rows, reducers: _PyTorchReducerContext | None, *, for_training: bool, plan: Any = None
+) -> list[_Part]:
+    """Everyone's part, in rank order. Whatever goes wrong here, on any rank, is raised on every rank. Collective."""
+    part: _Part | None = None
+    error: Exception | None = None
+    values: list[Any] = []
+    try:
+        _check_plan(plan)
+        columns = rows.columns()
+        if reducers is not None:
+            values, error = reducers.collect(for_training)
+        part = _Part(columns, rows.batches, rows.records, rows.lengths, values, plan)
+    except Exception as problem:  # noqa: BLE001  others wait: it has to travel before it is raised
+        error = problem
+    parts: list[_Part] = exchange(ranks.allgather, part, error)
+    return parts
+
+
+def _column(name: str, parts: Iterable[_Part]) -> list[Column]:
+    return [part.columns[name] for part in parts if name in part.columns]
+
+
+def _first(reasons: Iterable[str | None]) -> str | None:
+    return next((reason for reason in reasons if reason), None)
+
+
+def _mean_rows(names: Iterable[str], parts: list[_Part], batches: int) -> list[dict[str, Any]]:
+    """The mean over ranks of each batch that every rank has kept."""
+    start = max(
+        (part.batches - len(column.means) for part in parts for column in part.columns.values()), default=batches
+    )
+    rows: list[dict[str, Any]] = [{} for _ in range(start, batches)]
+    for name in names:
+        columns = [(part.batches, part.columns[name]) for part in parts if name in part.columns]
+        total, count = np.zeros(len(rows)), np.zeros(len(rows))
+        with np.errstate(invalid="ignore", divide="ignore"):  # no rank has it; infinities of both signs
+            for end, column in columns:
+                if kept := end - start:
+                    total[:kept] += column.means[-kept:]
+                    count[:kept] += column.known[-kept:]
+            means = total / count
+        for row, mean, known in zip(rows, means, count > 0, strict=True):
+            row[name] = (np.asarray(mean) if columns[0][1].is_array else float(mean)) if known else None
+    return rows
+
+
+def _agreed_names(parts: list[_Part]) -> list[str]:
+    """The metric names, the same on every rank that had a batch."""
+    have = {rank: set(part.columns) for rank, part in enumerate(parts) if part.batches}
+    every = dict.fromkeys(name for part in parts for name in part.columns)
+    for name in every:
+        missing = [rank for rank, names in have.items() if name not in names]
+        if missing:
+            present = [rank for rank, names in have.items() if name in names]
+            raise ValueError(
+                f"evaluate_batch() returned {name!r} on ranks {present} but not on ranks {missing}. Return the same "
+                "names on every rank."
+            )
+    return list(every)
+
+
+def _check_plan(plan: Any) -> None:
+    values = plan.values() if isinstance(plan, Mapping) else [plan]
+    for value in values:
+        if plan is not None and not isinstance(value, Reducer):
+            raise errors.InvalidExperimentException(
+                f"evaluation_reducer() returned {described(plan)}. Return a pytorch.Reducer, or a dict of them."
+            )
+
+
+def _prepare_metrics_reducers(reducer: Reducer | Mapping[str, Reducer], keys: Iterable[str]) -> dict[str, Reducer]:
+    """One reducer per metric, from what `evaluation_reducer()` returned."""
+    names = list(keys)
+    _check_plan(reducer)
+    if isinstance(reducer, Reducer):
+        return dict.fromkeys(names, reducer)
+    if not isinstance(reducer, Mapping) or set(reducer) != set(names):
+        found = sorted(map(str, reducer)) if isinstance(reducer, Mapping) else repr(reducer)
+        raise errors.InvalidExperimentException(
+            f"evaluation_reducer() covers {found} but evaluate_batch() returned {sorted(names)}. Give each metric one."
+        )
+    return dict(reducer)
+
+
+def _sum(_: str, columns: list[Column]) -> Any:
+    return _scalar(combine(column.partial for column in columns))
+
+
+def _average(_: str, columns: list[Column]) -> Any:
+    elements = sum(column.elements for column in columns)
+    return np.float64(divide(combine(column.partial for column in columns), elements) if elements else math.nan)
+
+
+def _record_average(name: str, columns: list[Column]) -> Any:
+    if any(column.weight is None for column in columns):
+        raise ValueError(
+            f"Metric {name!r} is to be averaged over records (Reducer.RECORD_AVG), but the length of a batch is not "
+            "known. Override get_batch_length() in the trial, or use Reducer.AVG."
+        )
+    weight = sum(column.weight or 0 for column in columns)
+    return np.float64(divide(combine(column.weighted for column in columns), weight) if weight else math.nan)
+
+
+def _extreme(pick: Callable[[Sequence[Any]], Any]) -> Callable[[str, list[Column]], Any]:
+    def reduce(name: str, columns: list[Column]) -> Any:
+        numbers = [pick([column.most, column.least]) for column in columns if column.most is not None]
+        if not numbers:
+            raise ValueError(f"Metric {name!r} of evaluate_batch() was empty in every batch, so it has no extreme.")
+        broken = [number for number in numbers if number != number]
+        return _scalar(broken[0] if broken else pick(numbers))
+
+    return reduce
+
+
+def _scalar(number: Any) -> Any:
+    if isinstance(number, int):
+        return np.int64(number) if -(2**63) <= number < 2**63 else number
+    return np.float64(number)
+
+
+_REDUCE: dict[Reducer, Callable[[str, list[Column]], Any]] = {
+    Reducer.AVG: _average,
+    Reducer.SUM: _sum,
+    Reducer.MAX: _extreme(max),
+    Reducer.MIN: _extreme(min),
+    Reducer.RECORD_AVG: _record_average,
+}
