@@ -279,7 +279,7 @@ class StorageContract:
         assert list(storage.manifest("x").resources) == ["subdir/", "subdir/file2.txt"]
         assert storage.verify("x") == []
 
-    def test_publish_is_exact(self, storage: Storage, source: Path, target: Path) -> None:
+    def test_publish_is_exact(self, storage: Storage, source: Path, target: Path, backdoor: Backdoor) -> None:
         """Only the entries handed to `publish` are in the checkpoint; one that was never put prevents it."""
         draft = storage.draft(new_id())
         draft.put(source, ["root.txt"])
@@ -290,6 +290,7 @@ class StorageContract:
         draft.publish(entries)
         storage.fetch(draft.storage_id, target)
         assert list(list_tree(target)) == ["subdir/", "subdir/file1.txt"]
+        assert not any(name.endswith("root.txt") for name in backdoor.names())
 
     @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing"])
     def test_damage_is_refused(

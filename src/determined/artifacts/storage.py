@@ -13,7 +13,7 @@ from pathlib import Path
 
 from determined.artifacts import tree
 from determined.artifacts.manifest import FileEntry, Manifest
-from determined.artifacts.paths import Selector, check_path, with_parents
+from determined.artifacts.paths import Selector, check_path
 from determined.errors import CheckpointDamaged, CheckpointNotFound, DeterminedError, StorageConfigError
 
 logger = logging.getLogger("determined.artifacts")
@@ -137,7 +137,7 @@ class Storage(ABC):
         """
         manifest = self.manifest(storage_id)
         chosen = [path for path in manifest.files if selector is None or selector(path)]
-        for path in with_parents(chosen):
+        for path in chosen:
             place = tree.inside(target, path)
             if path.endswith("/"):
                 place.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -147,6 +150,59 @@ def test_an_interrupt_after_the_commit(storage: Storage, source: Path, monkeypat
     draft.discard()
     assert storage.manifest("x").verified
     assert storage.verify("x") == []
+
+
+class Crash(BaseException):
+    """Stands for SIGKILL."""
+
+
+class Steps:
+    """Lets so many changes of the disk happen, and then none: as if the process had been killed."""
+
+    CHANGES = ((Path, "rename"), (Path, "replace"), (Path, "mkdir"), (Path, "unlink"), (Path, "rmdir"))
+    CALLS = ((os, "fsync"), (os, "write"), (shutil, "rmtree"))
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
+        self.left = allowed
+        for owner, name in (*self.CHANGES, *self.CALLS):
+            monkeypatch.setattr(owner, name, self._counted(getattr(owner, name)))
+
+    def _counted(self, real: Callable[..., object]) -> Callable[..., object]:
+        def step(*args: object, **kwargs: object) -> object:
+            self.left -= 1
+            if self.left < 0:
+                raise Crash
+            return real(*args, **kwargs)
+
+        return step
+
+
+@pytest.mark.parametrize("action", ["publish", "delete", "delete a part"])
+def test_a_crash_at_every_step(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+    """Whichever change of the disk is the last one, what is listed is whole, and a sweep removes the rest."""
+    finished = False
+    for allowed in range(200):
+        root = tmp_path / str(allowed)
+        storage_id = new_id()  # one that would pass for the original product's if it lost its manifest
+        if action != "publish":
+            store(open_storage(root), source, storage_id)
+        with monkeypatch.context() as patch, contextlib.suppress(Crash):
+            steps = Steps(patch, allowed)
+            if action == "publish":
+                store(open_storage(root), source, storage_id)
+            else:
+                open_storage(root).delete(storage_id, ["subdir"] if action == "delete a part" else None)
+        storage = open_storage(root)
+        listed = storage.list()
+        assert all(storage.manifest(i).verified and not storage.verify(i) for i in listed), f"after {allowed} steps"
+        storage.sweep(NOW)
+        assert storage.list() == listed
+        left = [name for name in DirectoryBackdoor(root).names() if name.startswith(".artifacts/")]
+        assert left == [f".artifacts/manifests/{i}.json" for i in listed], f"after {allowed} steps"
+        if finished := steps.left >= 0:
+            break
+    assert finished
+    assert listed == ([] if action == "delete" else [storage_id])
 
 
 def test_two_publishers_of_one_id(storage: Storage, source: Path) -> None:
