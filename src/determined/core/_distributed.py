@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from determined.core import _meeting, _secret
-from determined.core._collective import Channel, Participant
+from determined.core._collective import Channel
+from determined.core._participant import Participant
 from determined.core._peers import Member, Ranks
 from determined.core._rollcall import Invitation, meet
 from determined.errors import CollectiveError
@@ -114,8 +115,9 @@ class DistributedContext:
         invitation = Invitation(me, _secret.job_secret(one_machine=me.local_size == me.size), seconds, deadline)
         connection, session = meet(lambda: connect(deadline), invitation)
         participant = Participant(connection, session, me, seconds)
-        self._channel = participant.channels["job"]
-        self._local_channel = participant.channels.get(f"machine-{me.cross_rank}")
+        self._channel = Channel(participant, "job")
+        if me.local_size > 1:
+            self._local_channel = Channel(participant, f"machine-{me.cross_rank}")
         # Also at exit: others may still read what was broadcast last, and must not wait for a rank that has ended.
         self._leave = weakref.finalize(self, participant.leave)
 
@@ -355,7 +357,7 @@ class DistributedContext:
         if error is not None:
             raise error
         if failures:
-            raise CollectiveError(f"{'; '.join(failures)}. See the output of that rank.".capitalize())
+            raise CollectiveError(f"{'; '.join(failures)}. See the output of that rank.")
 
     def close(self) -> None:
         """Leave the job. Ranks that wait for this one are told; calling it twice is harmless.
@@ -448,7 +450,7 @@ def _sendable(error: BaseException) -> Exception:
             copy = None
         if type(copy) is type(error):
             return error
-    return CollectiveError(f"Rank 0 failed in run_on_chief() with {type(error).__name__}: {error}")
+    return CollectiveError(f"rank 0 failed in run_on_chief() with {type(error).__name__}: {error}")
 
 
 def _nothing() -> None:

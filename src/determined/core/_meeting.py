@@ -37,12 +37,19 @@ class Connection:
     """A store whose failures are sentences. Closing it drops the store, and with it the socket or server behind it."""
 
     def __init__(
-        self, store: Store, *, prefix: str, place: str, probe: tuple[str, int] | None, hosts: bool, is_ours: bool
+        self,
+        store: Store,
+        *,
+        prefix: str,
+        place: str,
+        probe: tuple[str, int] | None,
+        ends_with_chief: bool,
+        is_ours: bool,
     ) -> None:
         self._store: Store | None = store
         self._prefix = prefix + "/"
         self.place = place
-        self.hosts = hosts  # the store ends with this process
+        self.ends_with_chief = ends_with_chief  # the chief's process hosts it, not a launcher
         self.is_ours = is_ours  # made for this context, so that nobody else's old sessions are in it for long
         self._probe = probe
         self.keeps: object = None  # what has to live as long as this connection
@@ -84,7 +91,7 @@ class Connection:
         """Whether somebody still listens there. torch complains at length when asked to talk to nobody."""
         if self._store is None:
             return False
-        if self._probe is None or self.hosts:
+        if self._probe is None:
             return True
         try:
             socket.create_connection(self._probe, timeout=1).close()
@@ -116,14 +123,29 @@ class ConnectionLost(CollectiveError):
 def host(ip: str, port: int, *, change: str) -> Connection:
     """Host the store at one address of this machine. `change` says what to change if the port is taken."""
     return Connection(
-        _serve(ip, port, change), prefix="determined", place=_place(ip, port), probe=None, hosts=True, is_ours=True
+        _serve(ip, port, change),
+        prefix="determined",
+        place=_place(ip, port),
+        probe=None,
+        ends_with_chief=True,
+        is_ours=True,
     )
 
 
-def connect(ip: str, port: int, *, deadline: float, prefix: str = "determined", is_ours: bool = True) -> Connection:
+def connect(
+    ip: str,
+    port: int,
+    *,
+    deadline: float,
+    prefix: str = "determined",
+    ends_with_chief: bool = True,
+    is_ours: bool = True,
+) -> Connection:
     """Connect to a store that another process hosts, or is about to host."""
     store = _reach(ip, port, deadline)
-    return Connection(store, prefix=prefix, place=_place(ip, port), probe=(ip, port), hosts=False, is_ours=is_ours)
+    return Connection(
+        store, prefix=prefix, place=_place(ip, port), probe=(ip, port), ends_with_chief=ends_with_chief, is_ours=is_ours
+    )
 
 
 def launcher_store(rank: int, *, deadline: float) -> Connection:
@@ -136,12 +158,17 @@ def launcher_store(rank: int, *, deadline: float) -> Connection:
 
     prefix = f"determined/attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     if dist.is_available() and dist.is_initialized():
-        return _process_group_store(prefix, rank)
+        return _process_group_store(prefix)
     ip, port = variable("MASTER_ADDR"), int(variable("MASTER_PORT"))
-    if rank != 0 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        return connect(ip, port, deadline=deadline, prefix=prefix, is_ours=False)
+    if rank != 0 or _agent_hosts():
+        return connect(ip, port, deadline=deadline, prefix=prefix, ends_with_chief=not _agent_hosts(), is_ours=False)
     return Connection(
-        _serve_for_process(ip, port), prefix=prefix, place=_place(ip, port), probe=None, hosts=True, is_ours=False
+        _serve_for_process(ip, port),
+        prefix=prefix,
+        place=_place(ip, port),
+        probe=None,
+        ends_with_chief=True,
+        is_ours=False,
     )
 
 
@@ -170,7 +197,12 @@ def _command(launcher: str) -> str:
     return f"`{commands[launcher]}`"
 
 
-def _process_group_store(prefix: str, rank: int) -> Connection:
+def _agent_hosts() -> bool:
+    """Whether torchrun's agent, which outlives the ranks, hosts the store."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def _process_group_store(prefix: str) -> Connection:
     import torch.distributed as dist
 
     shared = dist.distributed_c10d._get_default_store()
@@ -184,7 +216,7 @@ def _process_group_store(prefix: str, rank: int) -> Connection:
         prefix=prefix,
         place="the store of the default process group",
         probe=None,
-        hosts=rank == 0,
+        ends_with_chief=not _agent_hosts(),
         is_ours=False,
     )
     connection.keeps = shared  # the server lives as long as this
@@ -202,7 +234,7 @@ def _serve_for_process(ip: str, port: int) -> Store:
     """
     if (ip, port) not in _servers:
         _servers[ip, port] = _serve(ip, port, "the launcher's MASTER_PORT (torchrun --master-port)", shared=True)
-    return _servers[ip, port].clone()
+    return _tcp_store(ip, port, is_master=False)
 
 
 def _serve(ip: str, port: int, change: str, *, shared: bool = False) -> Store:
@@ -211,7 +243,7 @@ def _serve(ip: str, port: int, change: str, *, shared: bool = False) -> Store:
         listener = _listen(ip, port)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            raise CollectiveError(f"Rank 0 cannot listen on {ip}:{port}: {error}. Check chief_ip.") from error
+            raise CollectiveError(f"rank 0 cannot listen on {ip}:{port}: {error}. Check chief_ip.") from error
         if shared:  # perhaps it is this process itself that has a store for init_process_group() there
             with contextlib.suppress(RuntimeError):
                 return _tcp_store(ip, port, **options)
@@ -225,8 +257,8 @@ def _serve(ip: str, port: int, change: str, *, shared: bool = False) -> Store:
 def _tcp_store(ip: str, port: int, **options: Any) -> Store:
     import torch.distributed as dist
 
-    # Its annotations ask for str where it takes bytes.
-    return cast(Store, dist.TCPStore(ip, port, wait_for_workers=False, **options))
+    store = dist.TCPStore(ip, port, wait_for_workers=False, **options)  # type: ignore[attr-defined]  # it is public
+    return cast(Store, store)  # whose annotations ask for str where it takes bytes
 
 
 def _listen(ip: str, port: int) -> socket.socket:
@@ -278,7 +310,7 @@ def _reach(ip: str, port: int, deadline: float) -> Store:
 
 def _unreached(ip: str, port: int, waited: float, error: Exception) -> NoReturn:
     raise CollectiveTimeout(
-        f"Rank 0 could not be reached at {ip}:{port} within {waited:.0f} s ({_first_line(error)}). Check that rank 0 "
+        f"rank 0 could not be reached at {ip}:{port} within {waited:.0f} s ({_first_line(error)}). Check that rank 0 "
         "was started and is still running, that its address (chief_ip, MASTER_ADDR) is right, and that no "
         "firewall is between."
     ) from error

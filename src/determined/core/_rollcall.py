@@ -20,6 +20,7 @@ from determined.errors import CollectiveError, CollectiveTimeout
 
 SESSION = "session"
 SLICE_SECONDS = 0.2
+SILENT = b"-"  # the slot of a rank that has made no call yet
 FOREIGN_SECONDS = 15.0  # longer than a chief that closes waits for its readers
 
 
@@ -208,7 +209,7 @@ def _join(connection: Connection, announcement: bytes, invitation: Invitation) -
         connection.set(path, _secret.seal(session.early_key, path, json.dumps(asdict(me)).encode()))
         return _wait_for_roster(connection, session, announcement, chief, invitation)
     except ConnectionLost as error:
-        raise CollectiveError(f"Rank 0 ended or gave up while the ranks were meeting. {error}") from error
+        raise CollectiveError(f"rank 0 ended or gave up while the ranks were meeting. {error}") from error
     except CollectiveError as error:
         post_abort(connection, session, error)
         raise
@@ -250,9 +251,9 @@ def _look_around(connection: Connection, session: Session, invitation: Invitatio
 
 
 def _late(invitation: Invitation, missing: list[int]) -> NoReturn:
-    me, plural = invitation.me, "s" if len(missing) > 1 else ""
+    me, plural = invitation.me, "ranks" if len(missing) > 1 else "rank"
     raise CollectiveTimeout(
-        f"Rank{plural} {name_ranks(missing)} of {me.size} did not arrive within {invitation.timeout:g} s, so the "
+        f"{plural} {name_ranks(missing)} of {me.size} did not arrive within {invitation.timeout:g} s, so the "
         f"ranks could not meet (seen by rank {me.rank}). Check that all were started, or give them longer: timeout= or "
         "DET_COLLECTIVE_TIMEOUT, in seconds."
     )
@@ -261,7 +262,7 @@ def _late(invitation: Invitation, missing: list[int]) -> NoReturn:
 def _twice(rank: int, me: Member, other: Member | None) -> str:
     second = f" and {other}" if other else ""
     return (
-        f"Rank {rank} was given to two participants: {me}{second}. Give each its own rank, and each job its own ports "
+        f"rank {rank} was given to two participants: {me}{second}. Give each its own rank, and each job its own ports "
         "(INTER_TRAIN_PROCESS_COMM_PORT_1, or pub_port=)."
     )
 
@@ -298,4 +299,4 @@ def _read_member(record: bytes, session: Session, rank: int) -> Member:
 def _show_slots(connection: Connection, session: Session, me: Member) -> None:
     """Make this rank's slots, so that others can read them without asking whether they are there."""
     for scope, rank in slots(me):
-        connection.set(session.path(scope, rank), b"-")
+        connection.set(session.path(scope, rank), SILENT)
