@@ -1,0 +1,1 @@
+"""Writers by what they write with. There is one: `pytorch`."""
