@@ -1,0 +1,1 @@
+"""One trial process becomes one per slot: `python -m determined.launch.torch_distributed`."""
