@@ -1,0 +1,153 @@
+"""The output of a worker, line by line: bytes as they come go in, whole lines with a prefix go out."""
+
+from __future__ import annotations
+
+import codecs
+import collections
+import os
+import re
+import select
+import threading
+import time
+from collections.abc import Callable
+
+# A line longer than this leaves in pieces, so that a worker that never ends its line does not fill our memory.
+LONGEST_LINE = 65536
+READ_SIZE = 65536
+LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
+TRACEBACK = "Traceback (most recent call last)"
+TORCH_PREFIX = re.compile(r"\[rank\d+\]: ")  # torch writes it before tracebacks once there is a process group
+# What a rank says when another one has gone: gloo, NCCL, the key-value store, and our own collectives.
+LOST_A_PEER = re.compile(
+    r"Connection (closed|reset) by peer|Broken pipe|remote process (has )?(exited|terminated)|DistNetworkError"
+    r"|ncclRemoteError|Collective(Error|Timeout)"
+)
+
+
+class LineSplitter:
+    """Bytes in, lines out. A carriage return ends a line too, so a progress bar comes as lines."""
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._longest = longest
+        # An incremental decoder waits for the rest of a character that was cut, and replaces what is not UTF-8.
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._rest = ""
+        self._after_return = False
+
+    def feed(self, data: bytes, final: bool = False) -> list[str]:
+        """The lines that `data` completes; with `final`, also what is left without an end."""
+        text = self._decoder.decode(data, final)
+        if text:
+            if self._after_return:  # the line has left already; this is the second half of its "\r\n"
+                text = text.removeprefix("\n")
+            self._after_return = text.endswith("\r")
+
+        text, lines, end = self._rest + text, [], 0
+        for match in LINE.finditer(text):
+            end = match.end()
+            # Progress bars start with a return to the beginning of the line: that is not an empty line.
+            if match[1] or match[2] != "\r":
+                lines.append(match[1])
+        self._rest = text[end:]
+        while len(self._rest) > self._longest:
+            lines.append(self._rest[: self._longest])
+            self._rest = self._rest[self._longest :]
+        if final and self._rest:
+            lines.append(self._rest)
+            self._rest = ""
+        return lines
+
+
+class Tail:
+    """The last lines of a stream, and when each of them came. Bounded, whatever the worker writes."""
+
+    def __init__(self, lines: int = 100, width: int = 2000) -> None:
+        self._width = width
+        self._lines: collections.deque[tuple[float, str]] = collections.deque(maxlen=lines)
+
+    def add(self, line: str) -> None:
+        self._lines.append((time.monotonic(), _without_torch_prefix(line)[: self._width]))
+
+    def traceback_time(self) -> float | None:
+        """When the last traceback began, or None."""
+        return next((at for at, line in reversed(self._lines) if line.startswith(TRACEBACK)), None)
+
+    def blames_another(self) -> bool:
+        """Whether the last traceback is about another rank that has gone."""
+        lines = [line for _, line in self._lines]
+        last = max((i for i, line in enumerate(lines) if line.startswith(TRACEBACK)), default=len(lines))
+        return any(LOST_A_PEER.search(line) for line in lines[last:])
+
+    def lines(self) -> list[str]:
+        """What a person wants to see of a failure: the tracebacks, else the last 20 lines."""
+        lines = [line for _, line in self._lines]
+        first = next((i for i, line in enumerate(lines) if line.startswith(TRACEBACK)), max(0, len(lines) - 20))
+        return lines[first:]
+
+
+class Pump(threading.Thread):
+    """Carries one stream of a worker to one of ours, with a prefix on each line, until the worker's end of it closes.
+
+    Whatever happens on our side, the worker's stream is read on: a worker must not stop, or die, because of its log.
+    """
+
+    def __init__(self, source: int, sink: int, prefix: str, also: Callable[[str], None] | None = None) -> None:
+        super().__init__(name=f"pump {prefix}to {sink}", daemon=True)
+        self._source = source
+        self._sink = sink
+        self._prefix = prefix
+        self._also = also
+        self._sink_is_open = True
+        self._waiting_since: float | None = None
+
+    def run(self) -> None:
+        splitter = LineSplitter()
+        while data := self._read():
+            self._pass_on(splitter.feed(data))
+        self._pass_on(splitter.feed(b"", final=True))
+
+    def finish(self, patience: float) -> None:
+        """Wait until everything is passed on.
+
+        Usually that is when the stream ends. A process that left the worker's group may hold it open for ever, so a
+        stream that stays silent for `patience` seconds counts as ended too. Time spent in writing does not count.
+        """
+        start = time.monotonic()
+        while self.is_alive():
+            waiting_since = self._waiting_since
+            if waiting_since is not None and time.monotonic() - max(waiting_since, start) > patience:
+                return
+            self.join(timeout=0.05)
+
+    def _read(self) -> bytes:
+        self._waiting_since = time.monotonic()
+        try:
+            return os.read(self._source, READ_SIZE)
+        except OSError:
+            return b""
+        finally:
+            self._waiting_since = None
+
+    def _pass_on(self, lines: list[str]) -> None:
+        for line in lines:
+            if self._also is not None:
+                self._also(line)
+            if self._sink_is_open:
+                try:
+                    # One write per line: ranks share the sink, and a short write to a pipe is never torn by another.
+                    _write(self._sink, f"{self._prefix}{line}\n".encode())
+                except OSError:  # the reader has gone, as in `... | head`
+                    self._sink_is_open = False
+
+
+def _without_torch_prefix(line: str) -> str:
+    match = TORCH_PREFIX.match(line)
+    return line[match.end() :] if match else line
+
+
+def _write(sink: int, data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(sink, data) :]
+        except BlockingIOError:  # somebody made the terminal non-blocking
+            select.select([], [sink], [])
