@@ -1,0 +1,150 @@
+"""Watches over torch's launcher, the agent, and its workers: signals go in, one exit code and one reason come out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+
+from determined.launch import _processes, _roster, _signals
+
+POLL_SECONDS = 0.05
+# After a worker has failed, the agent ends the others by itself; this is for when it does not.
+GRACE_SECONDS = 3.0
+KILL_SECONDS = 10.0
+# Exit codes for an agent that says all went well when it did not.
+ENDED_EARLY, ENDED_WHEN_ASKED, ENDED_OTHERWISE = 77, 78, 79
+
+
+@dataclasses.dataclass
+class Watch:
+    """What has happened so far in one run of the agent."""
+
+    roster: _roster.Roster
+    received: list[int] = dataclasses.field(default_factory=list)
+    delivered: dict[str, int] = dataclasses.field(default_factory=dict)  # how many of those received, by worker
+    seen: int = 0  # ... and by us
+    stopped_since: float | None = None  # told to stop when there was no worker to tell
+    failed_since: float | None = None
+    was_asked: bool = False
+    was_killed: bool = False
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], keep_torch_logs: bool = False) -> int:
+    """Run the agent to its end and return the exit code for it. No process of it is left when this returns."""
+    with _roster.Roster() as roster:
+        watch = Watch(roster)
+        with _signals.forwarding(watch.received.append):
+            variables = roster.variables(for_torch_logs=not keep_torch_logs)
+            agent = _processes.start(command, {**environment, **variables}, death_signal=signal.SIGTERM)
+            while agent.poll() is None:
+                look(watch)
+                deliver(watch, time.monotonic())
+                escalate(watch, agent, time.monotonic())
+                time.sleep(POLL_SECONDS)
+            look(watch)
+            failure = roster.first_failure(signed=agent.returncode == 0)
+            left_running = end_leftovers(watch)
+
+        if failure is not None:
+            if -failure.code not in watch.received:  # otherwise it did as it was told
+                say(report(failure))
+        elif agent.returncode < 0 and not watch.was_asked:
+            say(f"torch.distributed.run itself was {_signals.describe(agent.returncode)}.\n")
+        return exit_code(agent.returncode, watch, left_running, failure)
+
+
+def look(watch: Watch) -> None:
+    """Read who has started and ended. A wrapper that was killed cannot sign out, so we strike it out."""
+    gone = [key for key, worker in watch.roster.present().items() if not _processes.is_alive(worker.wrapper_pid)]
+    watch.roster.refresh()  # after asking who is alive: one that has just ended has signed out before
+    present = watch.roster.present()
+    for key in gone:
+        if key in present:
+            worker = present[key]
+            _processes.end_group(worker.worker_pid, 0)
+            end = _roster.SignOut(worker.rank, -signal.SIGKILL, time.monotonic(), False, False, [], worker.last_try)
+            watch.roster.strike_out(key, end)
+
+
+def deliver(watch: Watch, now: float) -> None:
+    """Hand each worker the signals it has not had yet.
+
+    Not through the agent: it would kill the workers 30 s after the first, in the middle of a checkpoint, and of
+    SIGUSR1 it would die.
+    """
+    present = watch.roster.present()
+    for key, worker in present.items():
+        if key in watch.delivered:
+            numbers = watch.received[watch.delivered[key] :]
+        else:  # it came later: that the run has to stop is news to it, a SIGUSR1 for those before it is not
+            numbers = [number for number in watch.received if number in _signals.STOPPING]
+        for number in numbers:
+            _processes.send(worker.wrapper_pid, number)
+        watch.delivered[key] = len(watch.received)
+    new, watch.seen = watch.received[watch.seen :], len(watch.received)
+    if not present and watch.stopped_since is None and any(number in _signals.STOPPING for number in new):
+        watch.stopped_since = now
+
+
+def escalate(watch: Watch, agent: subprocess.Popen[bytes], now: float) -> None:
+    """After a failure, or told to stop without workers to tell, ask the agent to end; then do not ask any more."""
+    if watch.failed_since is None and watch.roster.first_failure() is not None:
+        watch.failed_since = now
+    due = []
+    if watch.failed_since is not None:
+        due.append(watch.failed_since + GRACE_SECONDS)
+    if watch.stopped_since is not None:
+        # Before the first worker, as in a rendezvous that nobody else comes to, there is nothing to wait for. When
+        # all workers have ended, the agent is about to end by itself.
+        due.append(watch.stopped_since + (0 if watch.roster.is_blank() else GRACE_SECONDS))
+
+    if due and now > min(due) + KILL_SECONDS:
+        agent.kill()
+        watch.was_killed = True
+    elif due and now >= min(due) and not watch.was_asked:
+        agent.terminate()
+        watch.was_asked = True
+
+
+def end_leftovers(watch: Watch) -> bool:
+    """End the workers that the agent has left behind, and say whether there were any."""
+    left = watch.roster.present()
+    if left and not watch.was_killed:  # had it been killed, they have had their time
+        for worker in left.values():
+            _processes.send(worker.wrapper_pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while watch.roster.present() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            look(watch)
+    for worker in watch.roster.present().values():
+        _processes.send(worker.wrapper_pid, signal.SIGKILL)
+        _processes.send_group(worker.worker_pid, signal.SIGKILL)
+    return bool(left)
+
+
+def exit_code(code: int, watch: Watch, left_running: bool, failure: _roster.SignOut | None) -> int:
+    """The agent's code, told more exactly by the first worker that failed; never 0 for a run that went wrong."""
+    if code != 0:
+        return _signals.exit_status(code if failure is None else failure.code)
+    if watch.was_killed:
+        return ENDED_OTHERWISE
+    if failure is not None and watch.was_asked:
+        return ENDED_WHEN_ASKED
+    return ENDED_EARLY if failure is not None or left_running else 0
+
+
+def report(failure: _roster.SignOut) -> str:
+    """The last thing a person reads: which rank failed first, and what it said."""
+    last_lines = failure.last_lines or ["(it wrote nothing to stderr)"]
+    heading = f"rank {failure.rank} failed first ({_signals.describe(failure.code)}):"
+    return "\n".join(["", heading, *last_lines, ""])
+
+
+def say(what: str) -> None:
+    with contextlib.suppress(OSError):  # the exit code still counts when nobody listens any more
+        os.write(2, what.encode())

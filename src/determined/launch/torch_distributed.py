@@ -1,0 +1,186 @@
+"""One process per slot: `python -m determined.launch.torch_distributed --nproc_per_node 2 -- python train.py`.
+
+On a cluster the slots are those of the task; anywhere else they are `--nproc_per_node`, the GPUs, or one. Here the
+command for torch.distributed.run is made up; `_agent` runs it, and each worker runs inside `wrap_rank`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.machinery
+import importlib.util
+import os
+import re
+import secrets
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from determined import _info, errors
+from determined.launch import _agent, _arguments
+
+C10D_PORT = "29400"
+HARNESS = "determined.pytorch._harness"
+MISUSED = 2
+
+parse_args = _arguments.parse_args
+
+
+class Cluster(Protocol):
+    """What we ask of `determined.get_cluster_info()`."""
+
+    @property
+    def container_addrs(self) -> Sequence[str]: ...
+    @property
+    def container_rank(self) -> int: ...
+    @property
+    def container_slot_counts(self) -> Sequence[int]: ...
+
+
+class Misuse(errors.DeterminedError):
+    """What was asked for cannot be started. The message is for the person who asked."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A command for torch's launcher, and the variables that it and the workers see."""
+
+    command: list[str]
+    environment: dict[str, str]
+    keep_torch_logs: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Machines:
+    """The machines of this run, by rank, and what this one contributes."""
+
+    addresses: Sequence[str]
+    rank: int
+    slots: int
+    are_several: bool
+
+
+def main(args: Sequence[str] | None = None, info: Cluster | None = None) -> int:
+    """Start the workers, wait for them, and return the exit code. `info` is what a cluster says about this task."""
+    arguments = parse_args(sys.argv[1:] if args is None else args)
+    try:
+        planned = plan(arguments, info or _info.get_cluster_info(), os.environ)
+    except Misuse as problem:
+        sys.stderr.write(f"{_arguments.PROG}: {problem}\n")
+        return MISUSED
+    return _agent.run(planned.command, planned.environment, planned.keep_torch_logs)
+
+
+def plan(
+    arguments: _arguments.Arguments,
+    info: Cluster | None,
+    environment: Mapping[str, str],
+    count_gpus: Callable[[], int] | None = None,
+) -> Plan:
+    """Decide what to start. Options that were given come after the automatic ones, so they win."""
+    given = arguments.torch_options
+    if given and not given[0].startswith("-"):
+        raise Misuse(
+            f"{given[0]!r} stands before --, where only options for torch.distributed.run can stand, "
+            "and there is no program or file of that name either."
+        )
+    worker = worker_command(arguments)
+    machines = _machines(arguments, info, count_gpus or _count_gpus)
+    if arguments.torch_option("nproc-per-node") == "0":
+        given = [*given, "--nproc_per_node", "1"]
+
+    port = environment.get("C10D_PORT") or (C10D_PORT if machines.are_several else str(_free_port()))
+    automatic = {
+        "--nnodes": len(machines.addresses),
+        "--nproc_per_node": machines.slots,
+        "--node_rank": machines.rank,
+        "--max_restarts": 0,
+        "--master_addr": "localhost" if len(machines.addresses) == 1 else machines.addresses[0],
+        "--master_port": port,
+    }
+    options = [word for name, value in automatic.items() for word in (name, str(value))]
+    wrapped = ["--module", "determined.launch.wrap_rank", "RANK", *worker]
+
+    added = {"USE_TORCH_DISTRIBUTED": "True", "DET_CHIEF_IP": machines.addresses[0]}
+    # Ranks show each other this secret. Several machines have to be given the same one, so we cannot make it up.
+    if not machines.are_several and not environment.get("DET_JOB_SECRET"):
+        added["DET_JOB_SECRET"] = secrets.token_hex(32)
+    return Plan(
+        command=[sys.executable, "-m", "torch.distributed.run", *options, *given, *wrapped],
+        environment={**environment, **added},
+        keep_torch_logs=any(
+            arguments.torch_option(name) or environment.get(variable)
+            for name, variable in {"log-dir": "PET_LOG_DIR", "redirects": "PET_REDIRECTS", "tee": "PET_TEE"}.items()
+        ),
+    )
+
+
+def worker_command(arguments: _arguments.Arguments) -> list[str]:
+    """What each worker runs."""
+    if arguments.trial is not None:
+        if not _has_harness():
+            raise Misuse(
+                f"--trial {arguments.trial} needs PyTorchTrial, which this version does not have yet. "
+                "Write a script with the Core API, and run it as: ... -- python train.py"
+            )
+        return [sys.executable, "-m", HARNESS, arguments.trial]
+    program = arguments.script[0]
+    if shutil.which(program) is not None:
+        return arguments.script
+    if program.endswith(".py") and Path(program).is_file():  # as torchrun takes it
+        return [sys.executable, *arguments.script]
+    raise Misuse(f"cannot run {program!r}: there is no such program. Check the name, or the directory you are in.")
+
+
+def _machines(arguments: _arguments.Arguments, info: Cluster | None, count_gpus: Callable[[], int]) -> Machines:
+    nodes = _largest(arguments.torch_option("nnodes"))
+    if info is not None:
+        # A task without slots, for example on a machine without GPUs, still wants its one process.
+        slots = max(1, info.container_slot_counts[info.container_rank])
+        are_several = max(nodes, len(info.container_addrs)) > 1
+        return Machines(info.container_addrs, info.container_rank, slots, are_several)
+
+    endpoint = arguments.torch_option("rdzv-endpoint")
+    meeting = arguments.torch_option("master-addr") or (endpoint and re.sub(r":\d+$", "", endpoint).strip("[]"))
+    if nodes > 1 and not meeting:
+        raise Misuse(
+            f"--nnodes {nodes} needs a machine where all can meet. Add --master_addr with the address of the first "
+            "machine, and --node_rank with the number of this one, from 0."
+        )
+    slots = 1 if arguments.torch_option("nproc-per-node") else max(1, count_gpus())
+    return Machines([meeting or "127.0.0.1"], 0, slots, nodes > 1)
+
+
+def _largest(nnodes: str | None) -> int:
+    """The number of machines that `2` or `1:4` allows; what we cannot read, torch will refuse."""
+    last = (nnodes or "1").rpartition(":")[2]
+    return int(last) if last.isdecimal() else 1
+
+
+def _has_harness() -> bool:
+    # find_spec with the full name would import determined.pytorch, and torch with it.
+    parent = importlib.util.find_spec("determined.pytorch")
+    locations = parent.submodule_search_locations if parent is not None else None
+    return locations is not None and importlib.machinery.PathFinder.find_spec(HARNESS, list(locations)) is not None
+
+
+def _free_port() -> int:
+    if socket.has_dualstack_ipv6():
+        server = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    else:
+        server = socket.create_server(("", 0))
+    with server:
+        return int(server.getsockname()[1])
+
+
+def _count_gpus() -> int:
+    import torch
+
+    return torch.accelerator.device_count()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
