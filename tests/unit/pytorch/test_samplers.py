@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
@@ -190,6 +190,7 @@ def test_skip_needs_a_length_only_for_batches() -> None:
     assert list(samplers.SkipSampler(iter([1, 2]), 1)) == [2]
 
 
+@settings(deadline=None)
 @given(lengths, st.integers(0, 2**32 - 1), st.integers(0, 4))
 def test_equal_seeds_shuffle_equally(length: int, seed: int, passes: int) -> None:
     """D-28, D-29 The k-th passes of two samplers with one seed are equal, and each is a permutation."""
@@ -223,6 +224,7 @@ def test_set_epoch_makes_passes_independent_of_history(kind: Any) -> None:
     assert third != first
 
 
+@settings(deadline=None)
 @given(kinds, lengths, batch_sizes, st.booleans(), replicas)
 def test_shards_partition_the_stream(make: Make, length: int, size: int, drop_last: bool, workers: int) -> None:
     """D-30 Lengths are true, and the shards of all ranks make up the stream, each item once."""
@@ -241,6 +243,7 @@ def test_shards_partition_the_stream(make: Make, length: int, size: int, drop_la
         assert joined == whole
 
 
+@settings(deadline=None)
 @given(lengths, replicas)
 def test_record_shards_partition_the_stream(length: int, workers: int) -> None:
     """D-30 The same for records, over a source that jumps and one that does not."""
@@ -250,6 +253,7 @@ def test_record_shards_partition_the_stream(length: int, workers: int) -> None:
         assert sorted(chain.from_iterable(shards)) == list(range(length))
 
 
+@settings(deadline=None)
 @given(kinds, lengths, batch_sizes, st.booleans(), replicas, skips)
 def test_skipping_is_reading_and_discarding(
     make: Make, length: int, size: int, drop_last: bool, workers: int, skip: int
@@ -267,6 +271,7 @@ def test_skipping_is_reading_and_discarding(
     assert resumed == list(islice(stream(), max(skip, 0), max(skip, 0) + 5))
 
 
+@settings(deadline=None)
 @given(kinds, lengths, batch_sizes, st.booleans(), st.integers(1, 4))
 def test_repeated_epochs_lose_nothing(make: Make, length: int, size: int, drop_last: bool, epochs: int) -> None:
     """Each pass of a repeated sampler holds each record once, in a new order if it is shuffled."""

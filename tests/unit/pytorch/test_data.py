@@ -1,0 +1,552 @@
+"""`DataLoader`: the contract's rules, its order, and that it leaves the random streams of the process alone."""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import (
+    BatchSampler,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from determined.pytorch import DataLoader, _data, adapt_batch_sampler, samplers
+
+TEN = list(range(10))
+
+
+class Numbers(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(TEN)
+
+
+def lists(loader: Any, count: int | None = None) -> list[list[int]]:
+    return [batch.tolist() for batch in islice(loader, count)]
+
+
+def flat(loader: Any, count: int | None = None) -> list[int]:
+    return list(chain.from_iterable(lists(loader, count)))
+
+
+def streams() -> tuple[Any, ...]:
+    """The state of all global random streams, to be compared."""
+    numpy_state: Any = np.random.get_state(legacy=False)["state"]
+    return (
+        random.getstate(),
+        numpy_state["key"].tobytes(),
+        numpy_state["pos"],
+        torch.get_rng_state().numpy().tobytes(),
+    )
+
+
+def test_batches_come_in_order() -> None:
+    """D-01 Ten records in batches of two."""
+    loader = DataLoader(TEN, batch_size=2)
+    assert lists(loader) == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert len(loader) == 5
+    assert lists(DataLoader(list(range(5)), batch_size=2, drop_last=True)) == [[0, 1], [2, 3]]
+
+
+def test_iterable_datasets_are_refused() -> None:
+    """D-02 With what becomes the user's duty, and where to read on (T97)."""
+    with pytest.raises(ValueError, match=r"unsupported.*shuffling, sharding, repeating and skipping.*docs/guides/data"):
+        DataLoader(Numbers())
+
+
+def test_batches_are_needed() -> None:
+    """D-03 batch_size=None without a batch sampler (T97)."""
+    with pytest.raises(ValueError, match="batch_size=None"):
+        DataLoader(TEN, batch_size=None)
+
+
+def test_a_batch_sampler_alone_is_enough() -> None:
+    """D-04 It takes the place of the batch size."""
+    batches = BatchSampler(SequentialSampler(TEN), 3, False)
+    loader = DataLoader(TEN, batch_sampler=batches)
+    assert loader.batch_size is None
+    assert loader.drop_last is False
+    assert loader.batch_sampler is batches
+    assert lists(loader) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 2},
+        {"batch_size": None},
+        {"shuffle": True},
+        {"sampler": SequentialSampler(TEN)},
+        {"drop_last": True},
+    ],
+    ids=str,
+)
+def test_a_batch_sampler_excludes_the_rest(options: dict[str, Any]) -> None:
+    """D-05 (T97)."""
+    with pytest.raises(ValueError, match="batch_sampler"):
+        DataLoader(TEN, batch_sampler=[[1], [2]], **options)
+
+
+def test_sampler_excludes_shuffle() -> None:
+    """D-06 (T97)."""
+    with pytest.raises(ValueError, match="sampler and shuffle"):
+        DataLoader(TEN, sampler=SequentialSampler(TEN), shuffle=True)
+
+
+def test_prefetch_factor() -> None:
+    """D-07 2 by default with workers, refused without, and never negative (T97)."""
+    assert DataLoader(TEN, num_workers=1).prefetch_factor == 2
+    assert DataLoader(TEN).prefetch_factor is None
+    with pytest.raises(ValueError, match="prefetch_factor=2"):
+        DataLoader(TEN, prefetch_factor=2)
+    with pytest.raises(ValueError, match="negative"):
+        DataLoader(TEN, num_workers=1, prefetch_factor=-1)
+
+
+def test_persistent_workers_need_workers() -> None:
+    """D-08 (T97)."""
+    with pytest.raises(ValueError, match="persistent_workers"):
+        DataLoader(TEN, persistent_workers=True)
+
+
+@pytest.mark.parametrize("options", [{"num_workers": -1}, {"timeout": -1}])
+def test_negative_settings_are_refused(options: dict[str, Any]) -> None:
+    """T97 Workers and timeout."""
+    with pytest.raises(ValueError, match="-1"):
+        DataLoader(TEN, **options)
+
+
+def test_shards_by_example() -> None:
+    """D-09 Five batches on two replicas."""
+    loader = DataLoader(TEN, batch_size=2)
+    shards = [loader.get_data_loader(num_replicas=2, rank=rank) for rank in range(2)]
+    assert [lists(shard) for shard in shards] == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7]]]
+    assert [len(shard) for shard in shards] == [3, 2]
+
+
+def test_repeat_and_skip_by_example() -> None:
+    """D-10, D-11, D-12 The last row of the contract's table."""
+    stream = DataLoader(TEN, batch_size=2).get_data_loader(repeat=True, skip=3, num_replicas=2, rank=1)
+    assert lists(stream, 5) == [[4, 5], [8, 9], [2, 3], [6, 7], [0, 1]]
+    assert len(stream) == 2
+
+
+def dataset_and_options(kind: str, length: int, size: int, drop_last: bool) -> tuple[Any, dict[str, Any]]:
+    dataset = list(range(length))
+    cut: dict[str, Any] = {"batch_size": size, "drop_last": drop_last}
+    if kind == "sequential" or not length:
+        return dataset, cut
+    if kind == "shuffled":
+        return dataset, {**cut, "shuffle": True}
+    if kind == "sampler":
+        return dataset, {**cut, "sampler": RandomSampler(dataset)}
+    if kind == "torch batches":
+        return dataset, {"batch_sampler": BatchSampler(SubsetRandomSampler(dataset), size, drop_last)}
+    return dataset, {"batch_sampler": Buckets(length, size)}
+
+
+class Buckets(Sampler[list[int]]):
+    """A batch sampler of the user's own, that draws from Python's random stream."""
+
+    def __init__(self, length: int, size: int) -> None:
+        self.length, self.size = length, size
+
+    def __iter__(self) -> Iterator[list[int]]:
+        records = list(range(self.length))
+        batches = [records[start : start + self.size] for start in range(0, self.length, self.size)]
+        random.shuffle(batches)
+        yield from batches
+
+    def __len__(self) -> int:
+        return -(-self.length // self.size)
+
+
+kinds = st.sampled_from(["sequential", "shuffled", "sampler", "torch batches", "buckets"])
+
+
+@given(kinds, st.integers(1, 60), st.integers(1, 9), st.booleans(), st.integers(1, 5), st.integers(0, 30))
+@settings(deadline=None, max_examples=50)
+def test_ranks_share_the_repeated_stream(
+    kind: str, length: int, size: int, drop_last: bool, replicas: int, skip: int
+) -> None:
+    """D-10, D-11, D-12 Ranks read in turn give the endless stream; a skip drops its beginning once; lengths stay."""
+    dataset, options = dataset_and_options(kind, length, size, drop_last)
+    loader = DataLoader(dataset, **options)
+    if not len(loader):
+        return
+    whole = lists(loader.get_data_loader(repeat=True), (skip + 4) * replicas)
+    shards = [loader.get_data_loader(True, skip, replicas, rank) for rank in range(replicas)]
+    taken = [lists(shard, 4) for shard in shards]
+    assert [taken[number % replicas][number // replicas] for number in range(4 * replicas)] == whole[skip * replicas :]
+    assert [len(shard) for shard in shards] == [
+        len(loader.get_data_loader(num_replicas=replicas, rank=rank)) for rank in range(replicas)
+    ]
+
+
+@given(kinds, st.integers(1, 60), st.integers(1, 9), st.booleans(), st.integers(1, 5))
+@settings(deadline=None, max_examples=50)
+def test_shards_make_up_an_epoch(kind: str, length: int, size: int, drop_last: bool, replicas: int) -> None:
+    """D-09 Each record of a pass on exactly one rank, whatever the order, and lengths that tell the truth."""
+    dataset, options = dataset_and_options(kind, length, size, drop_last)
+    loader = DataLoader(dataset, **options)
+    shards = [loader.get_data_loader(num_replicas=replicas, rank=rank) for rank in range(replicas)]
+    seen = [lists(shard) for shard in shards]
+    records = list(chain.from_iterable(chain.from_iterable(seen)))
+    cut = length // size * size if drop_last and kind != "buckets" else length
+    assert len(records) == len(set(records)) == cut
+    assert [len(shard) for shard in shards] == [len(batches) for batches in seen]
+
+
+def test_it_is_not_a_torch_loader_but_makes_them() -> None:
+    """D-15 So that nobody takes it for one that is ready to use."""
+    loader = DataLoader(TEN, batch_size=2)
+    assert not isinstance(loader, torch.utils.data.DataLoader)
+    made = loader.get_data_loader()
+    assert isinstance(made, torch.utils.data.DataLoader)
+    assert made.dataset is TEN
+    assert made.batch_sampler is loader.batch_sampler
+    assert made.collate_fn is loader.collate_fn
+
+
+def test_positional_order_is_torchs() -> None:
+    """The first thirteen parameters can be given by place."""
+    generator = torch.Generator()
+    loader: DataLoader[Any] = DataLoader(TEN, 2, False, None, None, 1, list, False, True, 3, print, "fork", generator)
+    assert (loader.batch_size, loader.num_workers, loader.collate_fn) == (2, 1, list)
+    assert (loader.drop_last, loader.timeout) == (True, 3)
+    assert (loader.worker_init_fn, loader.multiprocessing_context, loader.generator) == (print, "fork", generator)
+
+
+def test_new_torch_keywords_are_handed_on() -> None:
+    """What the installed torch knows is accepted; what it does not is refused."""
+    loader = DataLoader(TEN, in_order=False, pin_memory_device="")
+    assert loader.in_order is False  # type: ignore[attr-defined]
+    assert loader.get_data_loader().in_order is False  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="no_such_option"):
+        DataLoader(TEN, no_such_option=1)
+
+
+def test_what_only_torch_checks_surfaces_late() -> None:
+    """A start method without workers is refused when the loader is made."""
+    loader = DataLoader(TEN, multiprocessing_context="fork")
+    with pytest.raises(ValueError, match="multiprocessing_context"):
+        loader.get_data_loader()
+
+
+def test_samplers_made_by_default() -> None:
+    """Of the types that torch users expect."""
+    assert isinstance(DataLoader(TEN, shuffle=True).sampler, RandomSampler)
+    assert type(DataLoader(TEN).sampler) is SequentialSampler
+    assert isinstance(DataLoader(TEN).batch_sampler, BatchSampler)
+    assert type(DataLoader(TEN, batch_sampler=[[1]]).sampler) is SequentialSampler
+    with pytest.raises(ValueError, match="num_samples"):
+        DataLoader([], shuffle=True)
+
+
+def test_every_pass_reshuffles() -> None:
+    """A plain loop over epochs sees a new order in each, with and without persistent loaders."""
+    loader = DataLoader(list(range(100)), batch_size=10, shuffle=True)
+    passes = [flat(loader) for _ in range(3)]
+    assert all(sorted(records) == list(range(100)) for records in passes)
+    assert passes[0] != passes[1] != passes[2]
+    made = loader.get_data_loader()
+    assert [flat(made) for _ in range(3)] == passes
+    assert flat(loader.get_data_loader(repeat=True), 30) == [record for records in passes for record in records]
+    assert flat(loader.sampler.data_source and [torch.tensor(list(loader.sampler))]) == passes[0]
+
+
+def test_shards_agree_whatever_else_is_drawn() -> None:
+    """W39 Ranks with different seeds and draws of their own still share one order."""
+    loader = DataLoader(list(range(100)), batch_size=10, shuffle=True)
+    torch.manual_seed(1)
+    first = flat(loader.get_data_loader(num_replicas=2, rank=0))
+    torch.manual_seed(2)
+    torch.rand(3)
+    again = DataLoader(list(range(100)), batch_size=10, shuffle=True)  # as in another process
+    second = flat(again.get_data_loader(num_replicas=2, rank=1))
+    assert sorted(first + second) == list(range(100))
+
+
+def test_a_generator_decides_the_order() -> None:
+    """Its seed does, so equal generators give equal orders, and nothing depends on what was drawn from it."""
+
+    def order(seed: int, draws: int = 0) -> list[int]:
+        generator = torch.Generator().manual_seed(seed)
+        torch.rand(draws, generator=generator)
+        return flat(DataLoader(list(range(50)), shuffle=True, generator=generator))
+
+    assert order(1) == order(1, draws=5)
+    assert order(1) != order(2)
+
+
+def random_batches(batches: int, size: int) -> Iterator[list[int]]:
+    for _ in range(batches):
+        yield [random.randrange(50) for _ in range(size)]
+
+
+class Endless(Sampler[list[int]]):
+    """Draws batches for ever, and has no length."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        while True:
+            yield [random.randrange(10), int(np.random.randint(10)), int(torch.randint(10, ()))]
+
+
+MAKERS: dict[str, Callable[[], DataLoader[Any]]] = {
+    "sequential": lambda: DataLoader(TEN, 2),
+    "shuffled": lambda: DataLoader(TEN, 2, shuffle=True),
+    "random sampler": lambda: DataLoader(TEN, 2, sampler=RandomSampler(TEN)),
+    "with replacement": lambda: DataLoader(TEN, 2, sampler=RandomSampler(TEN, replacement=True, num_samples=40)),
+    "subset": lambda: DataLoader(TEN, 2, sampler=SubsetRandomSampler(TEN)),
+    "weighted": lambda: DataLoader(TEN, 2, sampler=WeightedRandomSampler([1.0] * 10, 10)),
+    "own batches": lambda: DataLoader(TEN, batch_sampler=Buckets(10, 3)),
+    "endless": lambda: DataLoader(TEN, batch_sampler=Endless()),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_no_global_stream_is_drawn_from(make: Callable[[], DataLoader[Any]]) -> None:
+    """W59 Building, iterating, repeating, skipping and sharding leave `random`, `numpy` and `torch` where they were."""
+    before = streams()
+    loader = make()
+    lists(loader, 7)
+    lists(loader.get_data_loader(repeat=True, num_replicas=2, rank=1), 7)
+    if hasattr(type(loader.batch_sampler), "__len__"):
+        lists(loader.get_data_loader(repeat=True, skip=2), 7)
+    assert streams() == before
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_the_order_does_not_depend_on_global_streams(make: Callable[[], DataLoader[Any]]) -> None:
+    """W38 Samplers that draw from global streams are given streams that depend on seed and epoch only."""
+    torch.manual_seed(1)
+    random.seed(1)
+    first = lists(make().get_data_loader(repeat=True), 15)
+    torch.manual_seed(2)
+    random.seed(2)
+    np.random.seed(2)
+    assert lists(make().get_data_loader(repeat=True), 15) == first
+
+
+def test_a_samplers_own_generator_is_left_as_it_was() -> None:
+    """Each epoch is a function of its seed, and the user can go on drawing from it."""
+    generator = torch.Generator().manual_seed(3)
+    state = generator.get_state()
+    loader = DataLoader(TEN, 2, sampler=RandomSampler(TEN, generator=generator))
+    passes = [flat(loader), flat(loader)]
+    assert passes[0] != passes[1]
+    assert torch.equal(generator.get_state(), state)
+    assert generator.initial_seed() == 3
+
+
+def test_a_sampler_with_a_state_of_its_own_is_brought_up_to_the_epoch() -> None:
+    """Its earlier passes are read again, as nothing else could tell what it would yield."""
+
+    class Stateful(Sampler[int]):
+        def __init__(self) -> None:
+            self.own = np.random.RandomState(5)
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(self.own.permutation(10).tolist())
+
+        def __len__(self) -> int:
+            return 10
+
+    whole = flat(DataLoader(TEN, 5, sampler=Stateful()).get_data_loader(repeat=True), 8)
+    assert flat(DataLoader(TEN, 5, sampler=Stateful()).get_data_loader(repeat=True, skip=6), 2) == whole[30:]
+    assert sorted(whole[30:]) == TEN
+
+
+def test_set_epoch_of_samplers_is_called() -> None:
+    """Also of one that another wraps."""
+    told: list[int] = []
+
+    class Told(Sampler[int]):
+        def set_epoch(self, epoch: int) -> None:
+            told.append(epoch)
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(TEN)
+
+        def __len__(self) -> int:
+            return 10
+
+    loader = DataLoader(TEN, 5, sampler=samplers.SkipSampler(Told(), 5))
+    assert lists(loader.get_data_loader(repeat=True), 3) == [[5, 6, 7, 8, 9]] * 3
+    assert told == [0, 1, 2]
+
+
+def test_repeating_an_empty_loader_is_an_error() -> None:
+    """It would spin for ever."""
+    with pytest.raises(ValueError, match="no batch"):
+        next(iter(DataLoader([]).get_data_loader(repeat=True)))
+    assert lists(DataLoader([])) == []
+
+
+def test_skip_never_reads_what_it_skips() -> None:
+    """Not a single skipped record is asked for."""
+    asked: list[int] = []
+
+    class Watching:
+        def __len__(self) -> int:
+            return 1_000
+
+        def __getitem__(self, index: int) -> int:
+            asked.append(index)
+            return index
+
+    stream = iter(DataLoader(Watching(), 10, shuffle=True).get_data_loader(repeat=True, skip=250))
+    next(stream)
+    assert len(asked) == 10
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_skip_costs_the_same_anywhere(shuffle: bool) -> None:
+    """The first batch after ten million comes as fast as the first after ten."""
+    loader = DataLoader(range(1_000_000), 8, shuffle=shuffle)
+
+    def seconds(skip: int) -> float:
+        started = time.process_time()
+        next(iter(loader.get_data_loader(repeat=True, skip=skip, num_replicas=3, rank=1)))
+        return time.process_time() - started
+
+    seconds(10)
+    assert min(seconds(10_000_000) for _ in range(3)) < 0.05
+
+
+Point = namedtuple("Point", "x y")
+
+
+@dataclass
+class Sample:
+    x: Any
+    y: Any
+
+
+@pytest.mark.parametrize(
+    ("record", "collate", "expected"),
+    [
+        (lambda i: np.full(2, i), None, torch.Tensor),
+        (lambda i: torch.full((2,), i), None, torch.Tensor),
+        (lambda i: (i, float(i)), None, list),
+        (lambda i: {"a": i, "b": {"c": [i]}}, None, dict),
+        (lambda i: Point(i, i), None, Point),
+        (lambda i: i, lambda items: Sample(torch.tensor(items), items), Sample),
+        (lambda i: i, np.array, np.ndarray),
+    ],
+)
+def test_batches_of_any_structure(record: Any, collate: Any, expected: type) -> None:
+    """Arrays, tensors, tuples, lists, dictionaries, named tuples, dataclasses."""
+    loader = DataLoader([record(index) for index in range(4)], 2, collate_fn=collate)
+    assert all(isinstance(batch, expected) for batch in loader)
+
+
+class Broken:
+    """Fails at one record."""
+
+    def __init__(self, error: Exception | type[Exception], length: int = 10) -> None:
+        self.error, self.length = error, length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> int:
+        if index == 7:
+            raise self.error
+        return index
+
+
+def text_of(error: BaseException) -> str:
+    return "\n".join([str(error), *getattr(error, "__notes__", [])])
+
+
+def test_an_error_names_the_record_and_keeps_its_type() -> None:
+    """Which record of which dataset, in which batch."""
+    with pytest.raises(KeyError) as caught:
+        lists(DataLoader(Broken(KeyError("label")), 3))
+    assert "Broken[7], whose length is 10" in text_of(caught.value)
+    assert "[6, 7, 8]" in text_of(caught.value)
+
+
+def test_a_dataset_that_ends_early_is_an_error() -> None:
+    """StopIteration does not end the epoch in silence."""
+    with pytest.raises(RuntimeError, match=r"StopIteration came out of Broken\[7\], whose length is 10"):
+        lists(DataLoader(Broken(StopIteration), 3))
+
+
+def test_an_error_while_collating_names_the_records() -> None:
+    """Records of unequal shape, for example."""
+    ragged = [torch.zeros(2), torch.zeros(2), torch.zeros(3), torch.zeros(2)]
+    with pytest.raises(RuntimeError) as caught:
+        list(DataLoader(ragged, 2))
+    assert "the batch of records [2, 3] of list" in text_of(caught.value)
+
+
+def test_datasets_that_read_batches_themselves() -> None:
+    """`__getitems__` gets the plain indices, and its errors name them."""
+
+    class Batched:
+        def __len__(self) -> int:
+            return 6
+
+        def __getitems__(self, indices: list[int]) -> list[int]:
+            assert type(indices) is list
+            if 5 in indices:
+                raise ValueError("no five")
+            return [index * 10 for index in indices]
+
+    loader = iter(DataLoader(Batched(), 2))
+    assert next(loader).tolist() == [0, 10]
+    with pytest.raises(ValueError, match="no five") as caught:
+        list(loader)
+    assert "[4, 5]" in text_of(caught.value)
+
+
+def test_adapting_wraps_in_the_contracts_order() -> None:
+    """Repeat, then shard if there are several, then skip if there is something to skip."""
+    batches = BatchSampler(SequentialSampler(TEN), 2, False)
+    assert adapt_batch_sampler(batches) is batches
+    assert adapt_batch_sampler(batches, skip=-1, num_replicas=1, rank=7) is batches
+    chain_ = adapt_batch_sampler(batches, repeat=True, skip=3, num_replicas=2, rank=1)
+    assert isinstance(chain_, samplers.SkipBatchSampler)
+    assert isinstance(chain_.batch_sampler, samplers.DistributedBatchSampler)
+    assert isinstance(chain_.batch_sampler.batch_sampler, samplers.RepeatBatchSampler)
+    assert list(islice(chain_, 5)) == [[4, 5], [8, 9], [2, 3], [6, 7], [0, 1]]
+
+
+def test_a_loader_without_length() -> None:
+    """Its length is a TypeError, and it can still be read, repeated and sharded."""
+    loader = DataLoader(TEN, batch_sampler=Endless())
+    with pytest.raises(TypeError):
+        len(loader)
+    whole = lists(loader, 6)
+    assert lists(loader.get_data_loader(num_replicas=2, rank=1), 3) == whole[1::2]
+
+
+def test_pin_memory_without_an_accelerator_only_warns() -> None:
+    """As torch does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert lists(DataLoader(TEN, 5, pin_memory=True)) == [TEN[:5], TEN[5:]]
+
+
+def test_the_type_names() -> None:
+    """`TorchData` is what users annotate with, and `DataLoader[...]` can be written."""
+    assert torch.Tensor in _data.TorchData.__args__  # type: ignore[attr-defined]
+    assert np.ndarray[Any, Any] in _data._Data.__args__  # type: ignore[attr-defined]
+    assert DataLoader[int] is not None
