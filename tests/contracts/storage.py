@@ -501,3 +501,20 @@ class StorageContract:
         with pytest.raises(FileNotFoundError, match="dangling"):
             store(storage, source)
         assert len(storage.list()) == 1
+
+    def test_other_files_lie_beside(self, storage: Storage, backdoor: Backdoor, tmp_path: Path) -> None:
+        """Contract 4.1: event files lie beside the checkpoints, are replaced when kept again, and are no checkpoint."""
+        source = tmp_path / "events"
+        for text in ("one", "two"):
+            source.write_text(text)
+            storage.keep(source, "tensorboard/run/events.1")
+        (found,) = [name for name in backdoor.names() if "events" in name]
+        assert found.endswith("tensorboard/run/events.1")
+        assert storage.list() == []
+
+    @pytest.mark.parametrize("path", UNSAFE_PATHS)
+    def test_other_files_stay_inside(self, storage: Storage, tmp_path: Path, path: str) -> None:
+        """A mangler cannot place a file outside the storage."""
+        (tmp_path / "events").write_text("x")
+        with pytest.raises(errors.UnsafePath):
+            storage.keep(tmp_path / "events", path)

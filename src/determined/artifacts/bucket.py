@@ -184,6 +184,9 @@ class BucketStorage(Storage):
         newest = max((object_.written for object_ in found), default=0.0)
         return self._clock() - newest >= age.total_seconds()
 
+    def keep(self, source: Path, path: str) -> None:
+        self.driver.put_file(source, f"{self._base}{check_path(path)}")
+
     def _copy_out(self, storage_id: str, path: str, target: Path) -> FileEntry:
         self.driver.get_file(self.home(storage_id) + check_path(path), target)
         return tree.measure(target)

@@ -175,6 +175,16 @@ class DirectoryStorage(Storage):
             return True
         return not (self.records / "staging" / manifest.stem).exists() and not (self.root / manifest.stem).exists()
 
+    def keep(self, source: Path, path: str) -> None:
+        place = tree.inside(self.root, path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = place.with_name(f".keep-{secrets.token_hex(8)}")
+        try:
+            tree.copy_file(source, temporary, sync=False)
+            temporary.replace(place)
+        finally:
+            temporary.unlink(missing_ok=True)
+
     def _copy_out(self, storage_id: str, path: str, target: Path) -> FileEntry:
         return tree.copy_file(self._file(storage_id, path), target, sync=False)
 

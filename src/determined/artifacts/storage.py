@@ -113,6 +113,10 @@ class Storage(ABC):
         """
 
     @abstractmethod
+    def keep(self, source: Path, path: str) -> None:
+        """Copy a file that belongs to no checkpoint, such as an event file, to `path` beside them, replacing it."""
+
+    @abstractmethod
     def _copy_out(self, storage_id: str, path: str, target: Path) -> FileEntry:
         """Copy a stored file to `target`, which does not exist; FileNotFoundError if it is not stored."""
 
