@@ -60,8 +60,11 @@ def leaves_nothing_behind() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data directory of the test's own, so that nothing touches the user's."""
+def home(leaves_nothing_behind: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory of the test's own, so that nothing touches the user's.
+
+    It asks for the guard first, so that monkeypatch has undone its work by the time the guard looks.
+    """
     path = tmp_path / "det-home"
     monkeypatch.setenv("DET_HOME", str(path))
     return path

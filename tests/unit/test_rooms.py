@@ -1,0 +1,108 @@
+"""Who may import whom: the table of the house style, kept true by reading every import there is."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "determined"
+
+COMMON = {"errors", "_types", "_log", "_deprecate", "_lazy", "_version", "_home"}
+# What each room may import of `determined`, beside COMMON and itself.
+ROOMS: dict[str, set[str]] = {
+    **{name: set() for name in COMMON},
+    "__init__": {"core", "pytorch", "_info", "_import_path"},
+    "_info": set(),
+    "_import_path": set(),
+    "store": set(),
+    "artifacts": set(),
+    "core": {"artifacts", "store.messages", "_info"},
+    "pytorch": {"core", "artifacts", "_info"},
+    "launch": {"core", "artifacts", "_info"},
+    "experiment": {"store", "artifacts"},
+    "server": {"experiment", "store", "artifacts"},
+    "client": {"store", "artifacts", "experiment"},
+    "cli": {"client", "server", "experiment.controller"},
+    "experimental": {"core", "pytorch", "_info", "client"},
+    "tensorboard": {"core", "pytorch", "artifacts", "_info"},
+    "util": {"core", "pytorch", "_info"},
+}
+# Packages from outside: the rooms that may import them at the top of a file. Inside functions is always allowed.
+OUTSIDE: dict[str, set[str]] = {
+    "torch": {"pytorch", "launch", "tensorboard"},
+    "numpy": {"pytorch", "tensorboard"},
+    "sqlalchemy": {"store"},
+    "alembic": {"store"},
+    "fsspec": set(),
+    "psutil": set(),
+    "click": {"cli"},
+    "rich": {"cli"},
+}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def imports(tree: ast.AST) -> list[str]:
+    """Everything a piece of code imports, by full name."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def outside_functions(tree: ast.Module) -> ast.Module:
+    """The code that runs when the module is imported; what only type checkers see is left out."""
+
+    class Strip(ast.NodeTransformer):
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+            return None
+
+        visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]
+
+        def visit_If(self, node: ast.If) -> ast.AST | None:
+            return None if "TYPE_CHECKING" in ast.dump(node.test) else self.generic_visit(node)
+
+    return Strip().visit(ast.parse(ast.unparse(tree)))
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_stay_within_the_table(path: Path) -> None:
+    """style.md 1: a room imports only what the table allows."""
+    tree = ast.parse(path.read_text())
+    room = room_of(path)
+    allowed = ROOMS[room] | COMMON | {room}
+    if path.name == "_link.py" and room == "core":
+        allowed |= {"store"}  # the one door
+    for name in imports(tree):
+        if name == "determined" or not name.startswith("determined."):
+            continue
+        inner = name.removeprefix("determined.")
+        assert any(inner == a or inner.startswith(f"{a}.") for a in allowed), f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_heavy_packages_load_late(path: Path) -> None:
+    """style.md 1 and decision 8: outside their rooms, heavy packages are imported inside functions."""
+    for name in imports(outside_functions(ast.parse(path.read_text()))):
+        package = name.split(".")[0]
+        assert package not in OUTSIDE or room_of(path) in OUTSIDE[package], f"{path.name} imports {package} at the top"
+
+
+def test_every_module_says_what_lives_there() -> None:
+    """style.md 5: a file opens with a sentence."""
+    assert [str(p) for p in MODULES if not ast.get_docstring(ast.parse(p.read_text()))] == []
+
+
+def test_the_table_has_no_dead_rows() -> None:
+    """Rooms that exist are in the table; a new one has to be written down first."""
+    assert {room_of(path) for path in MODULES} <= ROOMS.keys()
