@@ -1,0 +1,76 @@
+"""Services a training process talks to: metrics, checkpoints, other ranks, and requests to stop. Start at `init`."""
+
+from typing import TYPE_CHECKING
+
+from determined import _lazy
+
+if TYPE_CHECKING:  # editors and type checkers see ordinary imports
+    from determined.core._checkpoint import CheckpointContext as CheckpointContext
+    from determined.core._checkpoint import DownloadMode as DownloadMode
+    from determined.core._context import Context as Context
+    from determined.core._context import init as init
+    from determined.core._distributed import DistributedContext as DistributedContext
+    from determined.core._dummy import DummyCheckpointContext as DummyCheckpointContext
+    from determined.core._dummy import DummyDistributedContext as DummyDistributedContext
+    from determined.core._dummy import DummyExperimentalCoreContext as DummyExperimentalCoreContext
+    from determined.core._dummy import DummyPreemptContext as DummyPreemptContext
+    from determined.core._dummy import DummyProfilerContext as DummyProfilerContext
+    from determined.core._dummy import DummySearcherContext as DummySearcherContext
+    from determined.core._dummy import DummySearcherOperation as DummySearcherOperation
+    from determined.core._dummy import DummyTrainContext as DummyTrainContext
+    from determined.core._experimental import ExperimentalCoreContext as ExperimentalCoreContext
+    from determined.core._preempt import PreemptContext as PreemptContext
+    from determined.core._preempt import PreemptMode as PreemptMode
+    from determined.core._profiler import ProfilerContext as ProfilerContext
+    from determined.core._searcher import SearcherContext as SearcherContext
+    from determined.core._searcher import SearcherContextMissing as SearcherContextMissing
+    from determined.core._searcher import SearcherMode as SearcherMode
+    from determined.core._searcher import SearcherOperation as SearcherOperation
+    from determined.core._searcher import Unit as Unit
+    from determined.core._tensorboard import TensorboardMode as TensorboardMode
+    from determined.core._train import EarlyExitReason as EarlyExitReason
+    from determined.core._train import TrainContext as TrainContext
+
+_PUBLIC = {
+    "CheckpointContext": "_checkpoint",
+    "Context": "_context",
+    "DistributedContext": "_distributed",
+    "DownloadMode": "_checkpoint",
+    "DummyCheckpointContext": "_dummy",
+    "DummyDistributedContext": "_dummy",
+    "DummyExperimentalCoreContext": "_dummy",
+    "DummyPreemptContext": "_dummy",
+    "DummyProfilerContext": "_dummy",
+    "DummySearcherContext": "_dummy",
+    "DummySearcherOperation": "_dummy",
+    "DummyTrainContext": "_dummy",
+    "EarlyExitReason": "_train",
+    "ExperimentalCoreContext": "_experimental",
+    "PreemptContext": "_preempt",
+    "PreemptMode": "_preempt",
+    "ProfilerContext": "_profiler",
+    "SearcherContext": "_searcher",
+    "SearcherContextMissing": "_searcher",
+    "SearcherMode": "_searcher",
+    "SearcherOperation": "_searcher",
+    "TensorboardMode": "_tensorboard",
+    "TrainContext": "_train",
+    "Unit": "_searcher",
+    "init": "_context",
+}
+# Reached for by older code, though never promised.
+_OLDER = {
+    "_DummyMetricsContext": "_dummy",
+    "_Heartbeat": "_dummy",
+    "_LogShipper": "_dummy",
+    "_MetricsContext": "_dummy",
+    "_PreemptionWatcher": "_preempt",
+    "_dummy_init": "_context",
+    "_get_storage_manager": "_context",
+    "_parse_searcher_max_length": "_searcher",
+    "_parse_searcher_units": "_searcher",
+    "_run_on_rank_0_and_broadcast": "_dummy",
+}
+
+__getattr__, __dir__, _names = _lazy.exports(__name__, names={**_PUBLIC, **_OLDER})
+__all__ = sorted(_PUBLIC)

@@ -1,0 +1,436 @@
+"""Checkpoints of a training process: store, restore, upload, download, delete.
+
+Bytes are the business of `artifacts`; here ranks agree on what is stored, and a report leaves when it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from determined import artifacts, errors
+from determined._home import data_directory
+from determined._types import Json
+from determined.artifacts import Draft, FileEntry, Selector, Storage
+from determined.core import _sharding
+from determined.core._distributed import DistributedContext
+from determined.core._metrics import Shipper
+from determined.core._values import plain
+from determined.store.messages import CheckpointReport
+
+logger = logging.getLogger("determined.core")
+
+METADATA = "metadata.json"
+T = TypeVar("T")
+
+
+class DownloadMode(enum.Enum):
+    """Who downloads.
+
+    `LocalWorkersShareDownload`: all ranks call in step; one of each machine downloads for the others.
+    `NoSharedDownload`: the calling rank downloads for itself, without talking to anybody.
+    """
+
+    LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"
+    NoSharedDownload = "NO_SHARED_DOWNLOAD"
+
+
+class CheckpointContext:
+    """Stores and restores checkpoints. Reached as `core_context.checkpoint`.
+
+    A checkpoint is complete or absent, never half written, and never changes: each one gets an id of its own.
+
+    Example::
+
+        with context.checkpoint.store_path({"steps_completed": 100}) as (path, storage_id):
+            torch.save(model.state_dict(), path / "model.pt")
+
+        with context.checkpoint.restore_path(storage_id) as path:
+            model.load_state_dict(torch.load(path / "model.pt", weights_only=True))
+    """
+
+    def __init__(
+        self,
+        distributed: DistributedContext | None = None,
+        storage: Storage | None = None,
+        shipper: Shipper | None = None,
+        *,
+        needs_metadata: bool = False,
+    ) -> None:
+        self._distributed = distributed or DistributedContext()
+        self._storage = storage or artifacts.open_storage(None, default_root=data_directory() / "checkpoints")
+        self._shipper = shipper or Shipper()
+        self._needs_metadata = needs_metadata
+
+    @property
+    def location(self) -> str:
+        """Where checkpoints lie, for people."""
+        return self._storage.url
+
+    def upload(
+        self,
+        ckpt_dir: os.PathLike[str] | str | None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        shard: bool = False,
+        selector: Selector | None = None,
+    ) -> str:
+        """Store a directory as a checkpoint, and return its id.
+
+        Args:
+            ckpt_dir: The directory. With `shard`, ranks that have nothing to add pass None.
+            metadata: Kept as `metadata.json`; says at least `steps_completed`.
+            shard: Every rank adds its own files to one checkpoint. Collective.
+            selector: Gets each path relative to `ckpt_dir` (directories end in "/") and says whether to store it.
+
+        Raises:
+            RuntimeError: Not the chief and not `shard`; or ranks offer different files, or metadata, under one name.
+            ValueError: The metadata lacks `steps_completed`.
+        """
+        if shard:
+            return self._upload_shards(lambda: self._offer(ckpt_dir, metadata, selector), ckpt_dir)
+        self._check_chief("upload")
+        if ckpt_dir is None:
+            raise RuntimeError("upload(None): there is nothing to upload. Pass the directory, or use shard=True.")
+        metadata = self._checked(metadata)
+        root = _directory(ckpt_dir)
+        paths = _selected(root, selector)
+        keeps_metadata = selector is None or selector(METADATA) or not paths
+        storage_id = str(uuid.uuid4())
+        with self._drafting(storage_id) as draft:
+            entries = draft.put(root, paths)
+            self._publish(draft, entries, metadata, keeps_metadata)
+        return storage_id
+
+    @contextlib.contextmanager
+    def store_path(self, metadata: dict[str, Any] | None = None, *, shard: bool = False) -> Iterator[tuple[Path, str]]:
+        """A directory to write a checkpoint into, and its id. It is stored when the block ends without an error.
+
+        Args:
+            metadata: Kept as `metadata.json`; says at least `steps_completed`.
+            shard: Every rank gets a directory of its own, and all become one checkpoint. Collective.
+        """
+        if shard:
+            with self._store_path_shards(metadata) as place:
+                yield place
+            return
+        self._check_chief("store_path")
+        self._checked(metadata)
+        storage_id = str(uuid.uuid4())
+        with self._drafting(storage_id) as draft:
+            path = draft.workspace()
+            yield path, storage_id
+            entries = draft.put(path, _selected(path, None), move=True)
+            self._publish(draft, entries, self._checked(metadata))
+
+    def download(
+        self,
+        storage_id: str,
+        ckpt_dir: os.PathLike[str] | str,
+        download_mode: DownloadMode | str = DownloadMode.LocalWorkersShareDownload,
+        *,
+        selector: Selector | None = None,
+    ) -> None:
+        """Copy a checkpoint into a directory, checking every file on the way.
+
+        Args:
+            storage_id: The checkpoint's id.
+            ckpt_dir: Where to; made if needed. In the shared mode the directory of each machine's first rank counts.
+            download_mode: Whether the ranks of a machine share one download.
+            selector: Says for each path whether it is wanted; what any sharing rank wants is downloaded.
+        """
+        if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
+            self._storage.fetch(storage_id, Path(ckpt_dir), selector)
+        else:
+            self._fetch_for_machine(storage_id, lambda: Path(ckpt_dir), selector)
+
+    @contextlib.contextmanager
+    def restore_path(
+        self,
+        storage_id: str,
+        download_mode: DownloadMode | str = DownloadMode.LocalWorkersShareDownload,
+        *,
+        selector: Selector | None = None,
+    ) -> Iterator[Path]:
+        """A directory that holds a checkpoint, for the length of the block. Read it; do not change it.
+
+        Args:
+            storage_id: The checkpoint's id.
+            download_mode: Whether the ranks of a machine share one download.
+            selector: Says for each path whether it is wanted. Ignored, with a warning, where nothing is downloaded.
+
+        Raises:
+            CheckpointNotFound: There is no such checkpoint.
+            CheckpointDamaged: Its files are not the ones that were saved.
+        """
+        is_shared = DownloadMode(download_mode) is DownloadMode.LocalWorkersShareDownload
+        if self._storage.is_direct:
+            if selector is not None:
+                logger.warning("restore_path: %s is read in place, so the selector is ignored.", self._storage.url)
+            temporary = None
+            path = self._once_per_machine(lambda: self._storage.directory(storage_id), alone=not is_shared)
+        else:
+            path, temporary = self._download_temporarily(storage_id, is_shared, selector)
+        try:
+            yield path
+        except Exception as failed:
+            if is_shared and not isinstance(failed, errors.CollectiveError):
+                with contextlib.suppress(errors.CollectiveError):
+                    self._distributed.allgather_local(None)
+            raise
+        else:
+            if is_shared:
+                self._distributed.allgather_local(None)  # nobody reads any more
+        finally:
+            if temporary is not None:
+                shutil.rmtree(temporary, ignore_errors=True)
+
+    def delete(self, storage_id: str) -> None:
+        """Remove a checkpoint. One that is gone already is no error."""
+        self._storage.delete(storage_id)
+        self._shipper.put(CheckpointReport(storage_id, {}, {}, "DELETED"))
+
+    def get_metadata(self, storage_id: str) -> dict[str, Any]:
+        """The metadata that was stored with a checkpoint; empty if there was none."""
+        if METADATA not in self._storage.manifest(storage_id).files:
+            return {}
+        try:
+            metadata = json.loads(self._storage.read_bytes(storage_id, METADATA))
+        except ValueError as broken:
+            raise errors.CheckpointDamaged(f"Checkpoint {storage_id}: {METADATA} is not JSON ({broken}).") from broken
+        return dict(metadata)
+
+    def _check_chief(self, call: str) -> None:
+        if self._distributed.rank != 0:
+            raise RuntimeError(
+                f"{call}(shard=False) was called on non-chief rank {self._distributed.rank}. "
+                f"Call it on rank 0 only, or on all ranks with shard=True."
+            )
+
+    def _checked(self, metadata: Mapping[str, Any] | None) -> dict[str, Json]:
+        """The metadata as it will be stored; refused here, before any byte is written."""
+        checked = plain(dict(metadata or {}), "checkpoint metadata")
+        assert isinstance(checked, dict)
+        if "steps_completed" not in checked and (checked or self._needs_metadata):
+            raise ValueError(
+                f"The checkpoint's metadata holds {sorted(checked)} but no steps_completed. "
+                'Add it, for example {"steps_completed": 100}.'
+            )
+        return checked
+
+    @contextlib.contextmanager
+    def _drafting(self, storage_id: str) -> Iterator[Draft]:
+        """A draft that leaves nothing behind unless it was published."""
+        draft = self._storage.draft(storage_id)
+        try:
+            yield draft
+        finally:
+            draft.discard()
+
+    def _publish(
+        self,
+        draft: Draft,
+        entries: Mapping[str, FileEntry],
+        metadata: dict[str, Json],
+        keeps_metadata: bool = True,
+    ) -> None:
+        """Make the draft a checkpoint, then say so."""
+        if keeps_metadata:
+            entries = {**entries, **draft.put_bytes(METADATA, json.dumps(metadata, indent=2).encode())}
+        manifest = draft.publish(entries)
+        self._shipper.put(CheckpointReport(draft.storage_id, metadata, manifest.resources))
+        logger.info("Checkpoint %s is stored in %s.", draft.storage_id, self._storage.url)
+
+    # Sharded: every step that can fail on one rank ends with an exchange, so that all ranks succeed or all raise.
+
+    def _offer(
+        self, ckpt_dir: os.PathLike[str] | str | None, metadata: Mapping[str, Any] | None, selector: Selector | None
+    ) -> _sharding.Offer:
+        if ckpt_dir is None and selector is not None:
+            raise RuntimeError("upload(None, selector=...): a selector needs a directory to select from.")
+        checked = plain(dict(metadata or {}), "checkpoint metadata")
+        assert isinstance(checked, dict)
+        if ckpt_dir is None:
+            return _sharding.Offer(None, metadata=checked)
+        root = _directory(ckpt_dir)
+        found = root.stat()
+        identity = (self._distributed.cross_rank, found.st_dev, found.st_ino) if selector is None else None
+        return _sharding.Offer(sorted(_selected(root, selector)), identity, checked)
+
+    def _upload_shards(
+        self,
+        make_offer: Callable[[], _sharding.Offer],
+        source: os.PathLike[str] | str | None,
+        *,
+        draft: Draft | None = None,
+    ) -> str:
+        """Collective."""
+        offers = self._all_or_none(make_offer)
+        storage_id = draft.storage_id if draft else self._distributed.broadcast(str(uuid.uuid4()))
+        if all(offer.paths is None for offer in offers):
+            raise RuntimeError("upload(shard=True): every rank passed None, so there is nothing to upload.")
+        metadata = self._merged_metadata(offers)
+        mine = self._settled_share(offers, source)
+        writes_metadata = self._distributed.rank == next(r for r, offer in enumerate(offers) if offer.paths is not None)
+        with contextlib.ExitStack() as stack:
+            own = draft or stack.enter_context(self._drafting(storage_id))
+            parts = self._all_or_none(
+                lambda: self._put_share(own, source, mine, metadata if writes_metadata else None, draft)
+            )
+            entries = {path: entry for part in parts for path, entry in part.items()}
+            self._distributed.run_on_chief(lambda: self._publish(own, entries, metadata, keeps_metadata=False))
+        return storage_id
+
+    def _put_share(
+        self,
+        draft: Draft,
+        source: os.PathLike[str] | str | None,
+        paths: set[str],
+        metadata: dict[str, Json] | None,
+        workspace_of: Draft | None,
+    ) -> dict[str, FileEntry]:
+        entries: dict[str, FileEntry] = {}
+        if source is not None and paths:
+            entries.update(draft.put(Path(source), sorted(paths), move=workspace_of is not None))
+        if metadata is not None:
+            entries.update(draft.put_bytes(METADATA, json.dumps(metadata, indent=2).encode()))
+        return entries
+
+    def _merged_metadata(self, offers: list[_sharding.Offer]) -> dict[str, Json]:
+        merged, conflicts = _sharding.merge_metadata([offer.metadata for offer in offers])
+        if conflicts:
+            raise RuntimeError(
+                f"metadata conflicts between ranks:{_sharding.describe(conflicts, self._distributed.rank == 0)}"
+            )
+        return self._checked(merged)
+
+    def _settled_share(self, offers: list[_sharding.Offer], source: os.PathLike[str] | str | None) -> set[str]:
+        """The paths that this rank uploads. Collective."""
+        shares = _sharding.share(offers)
+        rank = self._distributed.rank
+
+        def digests() -> dict[str, str]:
+            contested = [path for path, ranks in shares.contested.items() if rank in ranks]
+            return {path: _digest(Path(source or ".") / path) for path in contested}
+
+        paths, conflicts = shares.settle(self._all_or_none(digests) if shares.contested else [])
+        if conflicts:
+            raise RuntimeError(f"files conflicts between ranks:{_sharding.describe(conflicts, rank == 0)}")
+        return paths[rank]
+
+    @contextlib.contextmanager
+    def _store_path_shards(self, metadata: dict[str, Any] | None) -> Iterator[tuple[Path, str]]:
+        """Collective, at both ends of the block."""
+        storage_id = self._distributed.broadcast(str(uuid.uuid4()))
+        with self._drafting(storage_id) as draft:
+            path = self._all_or_none(draft.workspace)[self._distributed.rank]
+            try:
+                yield path, storage_id
+            except Exception as failed:
+                if not isinstance(failed, errors.CollectiveError):
+                    with contextlib.suppress(errors.CollectiveError):
+                        self._distributed.agree(failed)
+                raise
+            self._distributed.agree(None)  # no rank's block failed
+            self._upload_shards(lambda: self._offer(path, metadata, None), path, draft=draft)
+
+    def _all_or_none(self, work: Callable[[], T]) -> list[T]:
+        """Every rank's result, in order; if the work failed on any rank, every rank raises. Collective."""
+        result, failed = None, None
+        try:
+            result = work()
+        except Exception as problem:  # noqa: BLE001 - it is raised again once the others know
+            failed = problem
+        self._distributed.agree(failed)
+        return self._distributed.allgather(result)
+
+    # Downloads: the first rank of a machine works, the others wait for its word.
+
+    def _once_per_machine(self, work: Callable[[], T], *, alone: bool = False) -> T:
+        """The local chief's result on every rank of the machine; its error too. Collective on the machine.
+
+        Args:
+            work: What the local chief does.
+            alone: Do it here, and talk to nobody.
+        """
+        if alone or self._distributed.local_size == 1:
+            return work()
+        said: tuple[T | None, Exception | None] = (None, None)
+        if self._distributed.local_rank == 0:
+            try:
+                said = (work(), None)
+            except Exception as problem:  # noqa: BLE001 - it is raised below, once the others know
+                said = (None, problem)
+        result, failed = self._distributed.broadcast_local(said)
+        if failed is not None:
+            raise failed
+        return cast(T, result)
+
+    def _fetch_for_machine(self, storage_id: str, target: Callable[[], Path], selector: Selector | None) -> Path:
+        """Collective on the machine."""
+        known = self._once_per_machine(lambda: list(self._storage.manifest(storage_id).resources))
+        wanted = None if selector is None else {path for path in known if selector(path)}
+        wishes = self._distributed.gather_local(wanted)
+
+        def fetch() -> Path:
+            path = target()
+            everything = wishes is None or any(wish is None for wish in wishes)
+            union: set[str] = set() if everything else set().union(*(w for w in wishes or [] if w))
+            self._storage.fetch(storage_id, path, None if everything else union.__contains__)
+            return path
+
+        return self._once_per_machine(fetch)
+
+    def _download_temporarily(
+        self, storage_id: str, is_shared: bool, selector: Selector | None
+    ) -> tuple[Path, Path | None]:
+        """The directory, and the same again on the rank that has to remove it."""
+        made: list[Path] = []
+
+        def make() -> Path:
+            made.append(Path(tempfile.mkdtemp(prefix="determined-")))
+            return made[0]
+
+        try:
+            if is_shared:
+                path = self._fetch_for_machine(storage_id, make, selector)
+            else:
+                path = make()
+                self._storage.fetch(storage_id, path, selector)
+        except BaseException:
+            for directory in made:
+                shutil.rmtree(directory, ignore_errors=True)
+            raise
+        return path, made[0] if made else None
+
+
+def _directory(path: os.PathLike[str] | str) -> Path:
+    root = Path(path)
+    if not root.is_dir():
+        raise FileNotFoundError(
+            f"{root} is not a directory, so there is nothing to upload. Pass a checkpoint directory."
+        )
+    return root
+
+
+def _selected(root: Path, selector: Selector | None) -> set[str]:
+    """The wanted paths of a directory. `metadata.json` at its root is ours: it is written anew from the metadata."""
+    return {path for path in artifacts.list_tree(root) if path != METADATA and (selector is None or selector(path))}
+
+
+def _digest(path: Path) -> str:
+    checksum = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            checksum.update(block)
+    return checksum.hexdigest()

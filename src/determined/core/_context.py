@@ -1,0 +1,327 @@
+"""core.init() and what it returns: choose the link once, build the services on it, and close them all again."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import signal
+import sys
+import threading
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from determined import artifacts, errors
+from determined._home import data_directory
+from determined._info import ClusterInfo, get_cluster_info
+from determined.core._checkpoint import CheckpointContext
+from determined.core._distributed import DistributedContext
+from determined.core._experimental import ExperimentalCoreContext
+from determined.core._heartbeat import Heartbeat
+from determined.core._link import Link, NullLink, Run, choose_link, new_run
+from determined.core._logs import LogTee
+from determined.core._metrics import Shipper
+from determined.core._preempt import PreemptContext, PreemptMode
+from determined.core._profiler import ProfilerContext
+from determined.core._searcher import (
+    SearcherContext,
+    SearcherContextMissing,
+    _parse_searcher_max_length,
+    _parse_searcher_units,
+)
+from determined.core._tensorboard import EventFiles, Mangler, Selector, TensorboardMode, can_write_events
+from determined.core._train import EarlyExitReason, NonChiefReports, TrainContext, Upload
+
+logger = logging.getLogger("determined.core")
+
+
+class Context:
+    """The services that a training process talks to. `core.init()` builds one; use it in a `with` statement.
+
+    Example::
+
+        with determined.core.init() as context:
+            context.train.report_training_metrics(steps_completed=1, metrics={"loss": 0.5})
+    """
+
+    def __init__(
+        self,
+        checkpoint: CheckpointContext,
+        distributed: DistributedContext | None = None,
+        preempt: PreemptContext | None = None,
+        train: TrainContext | None = None,
+        searcher: SearcherContext | SearcherContextMissing | None = None,
+        profiler: ProfilerContext | None = None,
+        experimental: ExperimentalCoreContext | None = None,
+        *,
+        info: ClusterInfo | None = None,
+        run: Run | None = None,
+        link: Link | None = None,
+        shipper: Shipper | None = None,
+        event_files: EventFiles | None = None,
+        heartbeat: Heartbeat | None = None,
+        log_tee: LogTee | None = None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.distributed = distributed or DistributedContext()
+        self.preempt = preempt or PreemptContext(self.distributed)
+        self.train = train or TrainContext()
+        self.searcher = searcher or SearcherContext(self.distributed)
+        self.profiler = profiler or ProfilerContext(self.distributed)
+        self.experimental = experimental or ExperimentalCoreContext()
+        self.info = info
+        self._run = run
+        self._link = link or NullLink()
+        self._shipper = shipper or Shipper(self._link)
+        self._event_files = event_files
+        self._heartbeat = heartbeat
+        self._log_tee = log_tee
+        self._stacks = _StackSignal()
+        self._is_open = False
+
+    def start(self) -> Context:
+        """Begin: what `with` does on entering."""
+        self._is_open = True
+        self._stacks.install()
+        self.preempt.start()
+        if self._heartbeat is not None:
+            self._heartbeat.start()
+        if self._log_tee is not None:
+            self._log_tee.start()
+        return self
+
+    def close(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: types.TracebackType | None = None,  # noqa: ARG002 - the three belong together
+    ) -> None:
+        """End: what `with` does on leaving. Everything is closed, even if closing one part fails.
+
+        Raises:
+            Exception: The first error that closing met, unless the block itself ended with one.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        invalid_hp = exc_type is not None and issubclass(exc_type, errors.InvalidHP)
+        failed = exc_type is not None and not invalid_hp and not _is_clean_exit(exc_val)
+        steps: list[Callable[[], None]] = [self.profiler.off, self.preempt.close, self.distributed.close]
+        if invalid_hp:
+            steps.append(lambda: self.train.report_early_exit(EarlyExitReason.INVALID_HP))
+        if self._log_tee is not None:
+            steps.append(self._log_tee.close)
+        if self._heartbeat is not None:
+            heartbeat = self._heartbeat
+            steps.append(lambda: heartbeat.close(failed))
+        steps.append(self._shipper.close)
+        if self._event_files is not None:
+            steps.append(self._event_files.close)
+        steps += [self._link.close, self._stacks.restore]
+        first = _run_all(steps)
+        if first is not None and exc_type is None:
+            raise first
+
+    def alert(self, title: str | None = None, description: str | None = None, level: str = "info") -> None:
+        """Send an event to webhooks of a cluster. There is no cluster here, so: ValueError."""
+        raise ValueError(
+            f"alert({title!r}) goes to the webhooks of a cluster, and this process was not started by one "
+            f"(level {level!r}, description {description!r}). Log it, or guard the call with `if context.info:`."
+        )
+
+    def __enter__(self) -> Context:
+        return self.start()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: types.TracebackType | None,
+    ) -> None:
+        self.close(exc_type, exc_val, exc_tb)
+        if exc_type is not None and issubclass(exc_type, errors.InvalidHP):
+            logger.info("The hyperparameters are invalid, so this trial ends here: %s", exc_val)
+            sys.exit(0)
+
+
+def init(
+    *,
+    distributed: DistributedContext | None = None,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+    non_chief_reports: NonChiefReports = "ignore",
+) -> Context:
+    """The services of this training process, to be used as `with core.init() as context:`.
+
+    Args:
+        distributed: How the ranks of a job find each other, for example `DistributedContext.from_torch_distributed()`.
+        checkpoint_storage: A path, `file:///path`, `s3://bucket/prefix`, `gs://bucket/prefix`, or a mapping as in the
+            experiment config. By default `checkpoints` in the data directory (`DET_HOME`).
+        preempt_mode: Which ranks ask whether to stop.
+        tensorboard_mode: Whether reported metrics become TensorBoard files by themselves.
+        non_chief_reports: What becomes of reports from other ranks than the chief: "ignore", "raise" or "send".
+
+    Raises:
+        ValueError: Several slots and no `distributed`; or a storage that cannot be understood.
+        TypeError: `checkpoint_storage` is neither text nor a mapping.
+
+    Example::
+
+        import determined
+
+        with determined.core.init() as context:
+            context.train.report_validation_metrics(steps_completed=1, metrics={"accuracy": 0.9})
+    """
+    info = get_cluster_info()
+    slots = 1 if info is None else max(len(info.container_addrs), sum(info.container_slot_counts))
+    if distributed is None and slots > 1:
+        raise ValueError(
+            f"This task has {slots} slots, so its processes must find each other: pass for example "
+            "core.init(distributed=core.DistributedContext.from_torch_distributed())."
+        )
+    config: dict[str, Any] = info.trial._config if info is not None and info.task_type == "TRIAL" else {}
+    return _build(
+        distributed=distributed or DistributedContext(),
+        storage=_get_storage_manager(checkpoint_storage, config.get("checkpoint_storage")),
+        preempt_mode=PreemptMode(preempt_mode),
+        tensorboard_mode=TensorboardMode(tensorboard_mode),
+        non_chief_reports=non_chief_reports,
+        info=info,
+        searcher_config=config.get("searcher"),
+    )
+
+
+def _dummy_init(
+    *,
+    distributed: DistributedContext | None = None,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.MANUAL,
+) -> Context:
+    """A context that records nothing, whatever this process was told; checkpoints are really stored."""
+    return _build(
+        distributed=distributed or DistributedContext(),
+        storage=_get_storage_manager(checkpoint_storage, None),
+        preempt_mode=preempt_mode,
+        tensorboard_mode=tensorboard_mode,
+        link=NullLink(),
+    )
+
+
+def _build(
+    *,
+    distributed: DistributedContext,
+    storage: artifacts.Storage,
+    preempt_mode: PreemptMode,
+    tensorboard_mode: TensorboardMode,
+    non_chief_reports: NonChiefReports = "ignore",
+    info: ClusterInfo | None = None,
+    searcher_config: Mapping[str, Any] | None = None,
+    link: Link | None = None,
+    is_detached: bool = False,
+) -> Context:
+    is_chief = distributed.rank == 0
+    is_trial = info is not None and info.task_type == "TRIAL"
+    run = new_run()
+    if link is None:
+        # Other ranks have nothing to report but the samples of their machine, which its first rank takes.
+        reports = distributed.local_rank == 0 or is_detached or non_chief_reports == "send"
+        link = choose_link(run) if reports else NullLink()
+    event_files = EventFiles(run.tensorboard, tensorboard_mode)
+    writes_events = is_chief and tensorboard_mode is TensorboardMode.AUTO and type(link) is not NullLink
+    shipper = Shipper(link, event_files.follow if writes_events and can_write_events() else None)
+    train = TrainContext(
+        shipper,
+        link,
+        event_files=event_files,
+        upload_event_files=None if storage.is_direct else _uploader(storage, run, distributed.rank),
+        tensorboard_mode=tensorboard_mode,
+        is_chief=is_chief,
+        non_chief_reports=non_chief_reports,
+        searcher=searcher_config,
+    )
+    return Context(
+        CheckpointContext(distributed, storage, shipper, needs_metadata=is_trial),
+        distributed,
+        PreemptContext(distributed, preempt_mode, link=link, shipper=shipper),
+        train,
+        _searcher(distributed, train, searcher_config or {}, info),
+        ProfilerContext(distributed, shipper, info.agent_id if info else ""),
+        ExperimentalCoreContext(shipper),
+        info=info,
+        run=run,
+        link=link,
+        shipper=shipper,
+        event_files=event_files,
+        heartbeat=Heartbeat(shipper, watches_exit=is_detached) if is_chief else None,
+        log_tee=LogTee(shipper, distributed.rank) if is_detached else None,
+    )
+
+
+def _searcher(
+    distributed: DistributedContext, train: TrainContext, config: Mapping[str, Any], info: ClusterInfo | None
+) -> SearcherContext | SearcherContextMissing:
+    if info is None:
+        return SearcherContext(distributed, train.report_progress)
+    length = _parse_searcher_max_length(config)
+    if length is None:
+        return SearcherContextMissing()
+    return SearcherContext(distributed, train.report_progress, length=length, unit=_parse_searcher_units(config))
+
+
+def _get_storage_manager(
+    chosen: str | dict[str, Any] | None, configured: dict[str, Any] | None = None
+) -> artifacts.Storage:
+    """The storage that the caller chose, else the experiment's, else the data directory's."""
+    if chosen is not None:
+        return artifacts.open_storage(chosen, allow_shared_fs=False)
+    return artifacts.open_storage(configured, default_root=data_directory() / "checkpoints")
+
+
+def _uploader(storage: artifacts.Storage, run: Run, rank: int) -> Upload:
+    """Copies event files to the storage, beside the checkpoints."""
+
+    def upload(directory: Path, selector: Selector, mangler: Mangler) -> None:
+        for path in sorted(p for p in directory.rglob("*") if p.is_file() and selector(p)):
+            name = mangler(path.relative_to(directory), rank)
+            storage.keep(path, f"tensorboard/{run.name}/{Path(name).as_posix()}")
+
+    return upload
+
+
+def _is_clean_exit(error: BaseException | None) -> bool:
+    return isinstance(error, SystemExit) and error.code in (None, 0)
+
+
+def _run_all(steps: list[Callable[[], None]]) -> Exception | None:
+    """Do every step; the first error is returned, later ones are logged."""
+    first: Exception | None = None
+    for step in steps:
+        try:
+            step()
+        except Exception as failed:
+            if first is not None:
+                logger.warning("Closing met another error.", exc_info=True)
+            first = first or failed
+    return first
+
+
+class _StackSignal:
+    """SIGUSR1 prints the stacks of all threads to stderr, even of a process that is stuck, and training goes on."""
+
+    def __init__(self) -> None:
+        self._is_installed = False
+
+    def install(self) -> None:
+        if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGUSR1"):
+            return
+        has_handler = callable(signal.getsignal(signal.SIGUSR1))
+        faulthandler.register(signal.SIGUSR1, file=2, all_threads=True, chain=has_handler)
+        self._is_installed = True
+
+    def restore(self) -> None:
+        if self._is_installed:
+            faulthandler.unregister(signal.SIGUSR1)
+            self._is_installed = False

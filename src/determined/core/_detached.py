@@ -1,0 +1,107 @@
+"""Runs that describe themselves instead of being started by an experiment: what `experimental.core_v2` offers."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import warnings
+from typing import Any
+
+from determined._info import ClusterInfo, TrialInfo, get_cluster_info
+from determined.core._context import Context, _build, _get_storage_manager
+from determined.core._distributed import DistributedContext
+from determined.core._preempt import PreemptMode
+from determined.core._tensorboard import TensorboardMode
+
+
+@dataclasses.dataclass
+class Config:
+    """What a run says about itself; everything is optional.
+
+    Example::
+
+        core_v2.init(config=core_v2.Config(name="my run", hparams={"lr": 0.1}))
+    """
+
+    name: str | None = None
+    hparams: dict[str, Any] | None = None
+    data: dict[str, Any] | None = None
+    description: str | None = None
+    labels: list[str] | None = None
+    workspace: str | None = None
+    project: str | None = None
+    checkpoint_storage: str | dict[str, Any] | None = None
+    searcher: dict[str, Any] | None = None
+    external_experiment_id: str | None = None
+    external_trial_id: str | None = None
+
+
+class DefaultConfig(Config):
+    """The older name of `Config`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(f"{type(self).__name__} is now core_v2.Config.", FutureWarning, stacklevel=2)
+        super().__init__(*args, **kwargs)
+
+
+class UnmanagedConfig(DefaultConfig):
+    """The older name of `Config`, for its external ids."""
+
+
+def init_context(
+    *,
+    config: Config | None = None,
+    defaults: Config | None = None,
+    unmanaged: Config | None = None,
+    client: Any = None,  # noqa: ARG001 - scripts pass the connection to a master; there is none to connect to
+    distributed: DistributedContext | None = None,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+) -> Context:
+    """A context for a run that describes itself: its output is recorded too, and how it ended.
+
+    On a managed trial `config` is ignored, and this is `core.init()`.
+    """
+    told = get_cluster_info()
+    described = _combine(config, defaults, unmanaged)
+    if told is None and described is None:
+        raise ValueError("A run outside an experiment describes itself: pass config=core_v2.Config(name=...).")
+    described = described or Config()
+    if described.external_trial_id is not None and described.external_experiment_id is None:
+        raise NotImplementedError("external_trial_id needs an external_experiment_id beside it.")
+    searcher = described.searcher or {"name": "single", "metric": "unmanaged"}
+    info = told or _describe(described, searcher)
+    return _build(
+        distributed=distributed or DistributedContext(),
+        storage=_get_storage_manager(checkpoint_storage or described.checkpoint_storage),
+        preempt_mode=PreemptMode(preempt_mode),
+        tensorboard_mode=TensorboardMode(tensorboard_mode),
+        info=info,
+        searcher_config=info.trial._config.get("searcher") if info.task_type == "TRIAL" else None,
+        is_detached=True,
+    )
+
+
+def _combine(*given: Config | None) -> Config | None:
+    """One description out of several; the first that says something wins."""
+    present = [one for one in given if one is not None]
+    if not present:
+        return None
+    values = {}
+    for field in dataclasses.fields(Config):
+        values[field.name] = next((v for one in present if (v := getattr(one, field.name)) is not None), None)
+    return Config(**values)
+
+
+def _describe(config: Config, searcher: dict[str, Any]) -> ClusterInfo:
+    name = config.name or f"unmanaged-{secrets.token_hex(4)}"
+    said = {field.name: getattr(config, field.name) for field in dataclasses.fields(Config)}
+    experiment = {
+        **{key: value for key, value in said.items() if value is not None},
+        "name": name,
+        "searcher": searcher,
+    }
+    # No database hands out ids here, so both are 0: "this run".
+    trial = TrialInfo(0, 0, 0, dict(config.hparams or {}), experiment)
+    return ClusterInfo(task_type="TRIAL", task_id=name, slot_ids=[0], _trial_info=trial)

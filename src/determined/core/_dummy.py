@@ -1,0 +1,38 @@
+"""Older names for the same things: a local run has the real services, so what was called Dummy is an alias."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from determined.core._checkpoint import CheckpointContext
+from determined.core._distributed import DistributedContext
+from determined.core._experimental import ExperimentalCoreContext
+from determined.core._heartbeat import Heartbeat
+from determined.core._logs import LogTee
+from determined.core._metrics import Shipper
+from determined.core._preempt import PreemptContext
+from determined.core._profiler import ProfilerContext
+from determined.core._searcher import SearcherContext, SearcherOperation
+from determined.core._train import TrainContext
+
+DummyCheckpointContext = CheckpointContext
+DummyDistributedContext = DistributedContext
+DummyExperimentalCoreContext = ExperimentalCoreContext
+DummyPreemptContext = PreemptContext
+DummyProfilerContext = ProfilerContext
+DummySearcherContext = SearcherContext
+DummySearcherOperation = SearcherOperation
+DummyTrainContext = TrainContext
+
+_DummyMetricsContext = Shipper
+_MetricsContext = Shipper
+_Heartbeat = Heartbeat
+_LogShipper = LogTee
+
+T = TypeVar("T")
+
+
+def _run_on_rank_0_and_broadcast(distributed: DistributedContext, work: Callable[[], T]) -> T:
+    """The chief's result of `work` on every rank; its error too. Collective."""
+    return distributed.run_on_chief(work)

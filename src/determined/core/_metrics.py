@@ -1,0 +1,170 @@
+"""Carries reports out in the background, in order: making one costs the training thread an append and nothing else.
+
+What the link cannot take now is kept and offered again; what it refuses for good is an error for whoever reports next.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from determined import errors
+from determined.core._link import Link, NullLink
+from determined.store.messages import Report
+
+logger = logging.getLogger("determined.core")
+
+KEPT_REPORTS = 10_000
+"""How many reports are kept while the link is unavailable; then the oldest are lost, and counted."""
+RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+LAST_CHANCE_SECONDS = 5.0
+NOTICE_SECONDS = 10.0
+
+Follower = Callable[[Sequence[Report]], None]
+
+
+class Shipper:
+    """A queue that one background thread empties into a link.
+
+    The thread starts with the first report. Nothing ever blocks or breaks the caller: if the link is unavailable,
+    reports are kept and retried, at most `KEPT_REPORTS` of them, and a loss is said in one line. If the link refuses a
+    report, that error is raised by every later `put()` and by `close()`.
+
+    Args:
+        link: Where reports go.
+        follower: Is shown every batch of reports too, in the same thread (TensorBoard files are written this way). Its
+            errors are logged once and end it.
+    """
+
+    def __init__(self, link: Link | None = None, follower: Follower | None = None) -> None:
+        self._link = link or NullLink()
+        self._follower = follower
+        self._idle_by_design = type(self._link) is NullLink and follower is None
+        self._changed = threading.Condition()
+        self._waiting: collections.deque[Report] = collections.deque()
+        self._sending = 0  # reports the thread has taken and not yet delivered
+        self._lost = 0
+        self._unavailable: errors.LinkUnavailable | None = None
+        self._refusal: Exception | None = None
+        self._closing = False
+        self._give_up_at = float("inf")
+        self._thread: threading.Thread | None = None
+
+    def put(self, report: Report) -> None:
+        """Take a report; it is delivered soon, after all earlier ones."""
+        if self._idle_by_design:
+            return
+        with self._changed:
+            if self._refusal is not None:
+                raise self._refusal
+            if self._closing:
+                raise RuntimeError("This context is closed: reports go inside the `with core.init()` block.")
+            self._waiting.append(report)
+            if len(self._waiting) > KEPT_REPORTS:
+                self._waiting.popleft()
+                self._lost += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="determined-reports", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(self, timeout: float = 60.0) -> bool:
+        """Wait until everything that was put is delivered; False if it could not be in time."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while self._waiting or self._sending:
+                left = deadline - time.monotonic()
+                if left <= 0 or self._refusal is not None or not self._changed.wait(left):
+                    return not (self._waiting or self._sending)
+        return True
+
+    def close(self) -> None:
+        """Deliver what is left, then stop. A link that stays unavailable is given a few last seconds.
+
+        Raises:
+            Exception: What the link refused, if it did.
+        """
+        with self._changed:
+            self._closing = True
+            self._give_up_at = time.monotonic() + LAST_CHANCE_SECONDS
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(NOTICE_SECONDS)
+            while self._thread.is_alive():
+                logger.info("Waiting for %d reports to be written to %s ...", len(self._waiting), self._link.place)
+                self._thread.join(NOTICE_SECONDS)
+            self._thread = None
+        if self._lost:
+            logger.warning("%d reports were lost: %s (%s).", self._lost, self._link.place, self._unavailable)
+            self._lost = 0
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _run(self) -> None:
+        while (reports := self._take()) is not None:
+            self._follow(reports)
+            try:
+                self._deliver(reports)
+            except Exception as refusal:  # noqa: BLE001 - whatever it is, it belongs to whoever reports next
+                with self._changed:
+                    self._refusal = refusal
+                    self._sending = 0
+                    self._waiting.clear()
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                self._sending = 0
+                self._changed.notify_all()
+
+    def _take(self) -> list[Report] | None:
+        """The next reports, all that there are; None when there will be no more."""
+        with self._changed:
+            while not self._waiting:
+                if self._closing:
+                    return None
+                self._changed.wait()
+            reports = list(self._waiting)
+            self._waiting.clear()
+            self._sending = len(reports)
+            return reports
+
+    def _deliver(self, reports: list[Report]) -> None:
+        attempt = 0
+        while True:
+            try:
+                self._link.send(reports)
+            except errors.LinkUnavailable as unavailable:
+                if self._unavailable is None:
+                    logger.warning("Reports cannot be written now (%s); training goes on, they are kept.", unavailable)
+                self._unavailable = unavailable
+                if not self._wait_to_retry(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]):
+                    self._lost += len(reports) + len(self._waiting)
+                    self._waiting.clear()
+                    return
+                attempt += 1
+            else:
+                if attempt:
+                    logger.info("Reports are written again to %s.", self._link.place)
+                    self._unavailable = None if not self._lost else self._unavailable
+                return
+
+    def _wait_to_retry(self, seconds: float) -> bool:
+        """Pause between attempts; False when the run is closing and its last chance is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, seconds)
+            if not self._closing:
+                return True
+        time.sleep(min(RETRY_SECONDS[0], seconds))
+        return time.monotonic() < self._give_up_at
+
+    def _follow(self, reports: list[Report]) -> None:
+        if self._follower is None:
+            return
+        try:
+            self._follower(reports)
+        except Exception:
+            logger.warning("Writing TensorBoard files failed; no more are written in this run.", exc_info=True)
+            self._follower = None

@@ -1,0 +1,250 @@
+"""should_preempt(): one question that says on all ranks, at the same call, whether to save and leave.
+
+The answer comes from a signal to this process or from the link. What to do about it is the caller's business.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from determined.core._distributed import DistributedContext
+from determined.core._link import Link, NullLink
+from determined.core._metrics import Shipper
+from determined.store.messages import PreemptionAcknowledged, Signal
+
+logger = logging.getLogger("determined.core")
+
+POLL_SECONDS = 1.0
+FIRST_ANSWER_SECONDS = 5.0
+EXCHANGE_SECONDS = 0.05
+"""Ranks talk about preemption about this often, however often they ask."""
+MOST_CALLS_BETWEEN_EXCHANGES = 16
+
+
+class PreemptMode(enum.Enum):
+    """Who asks whether to stop.
+
+    `WorkersAskChief`: every rank calls `should_preempt()`, in step; all get the same answer at the same call.
+    `ChiefOnly`: only the chief calls it, and tells the others in its own way.
+    `WorkersAskMaster`: any rank calls it at any time; answers may differ for a moment.
+    """
+
+    WorkersAskChief = "WORKERS_ASK_CHIEF"
+    ChiefOnly = "CHIEF_ONLY"
+    WorkersAskMaster = "WORKERS_ASK_MASTER"
+
+
+class PreemptContext:
+    """Says when to save and leave. Reached as `core_context.preempt`.
+
+    SIGTERM, SIGUSR2 and the first Ctrl-C are requests to stop, as is one through the link; a second Ctrl-C interrupts
+    at once. Once the answer was yes it stays yes.
+
+    Example::
+
+        for batch in batches:
+            train(batch)
+            if context.preempt.should_preempt():
+                save()
+                return
+    """
+
+    def __init__(
+        self,
+        distributed: DistributedContext | None = None,
+        mode: PreemptMode = PreemptMode.WorkersAskChief,
+        *,
+        link: Link | None = None,
+        shipper: Shipper | None = None,
+    ) -> None:
+        self._distributed = distributed or DistributedContext()
+        self._mode = PreemptMode(mode)
+        self._shipper = shipper or Shipper()
+        asks_link = self._mode is PreemptMode.WorkersAskMaster or self._distributed.rank == 0
+        self._watcher = _PreemptionWatcher(link or NullLink()) if asks_link else None
+        self._signals = _StopSignals(speaks=self._distributed.rank == 0)
+        self._exchange = _Exchange(self._distributed)
+        self._started = False
+        self._closed = False
+        self._acknowledged = False
+
+    def start(self) -> PreemptContext:
+        """Begin to watch. `core.Context` does this."""
+        if self._started:
+            raise RuntimeError("PreemptContext.start() was already called.")
+        self._started = True
+        self._signals.install()
+        if self._watcher is not None:
+            self._watcher.start()
+        return self
+
+    def close(self) -> None:
+        """Stop watching, and give signals back to whoever had them."""
+        if self._started and not self._closed:
+            self._closed = True
+            self._signals.restore()
+            if self._watcher is not None:
+                self._watcher.close()
+
+    def should_preempt(self, auto_ack: bool = True) -> bool:
+        """Whether to save and leave now.
+
+        Args:
+            auto_ack: Acknowledge the first yes. With False, call `acknowledge_preemption_signal()` before leaving, or
+                leaving counts as having finished.
+
+        Raises:
+            RuntimeError: Called before `start()`, or in `ChiefOnly` mode on a rank other than the chief.
+        """
+        if not self._started:
+            raise RuntimeError("should_preempt() before start(): use it inside `with core.init() as context:`.")
+        if self._mode is PreemptMode.ChiefOnly and self._distributed.rank != 0:
+            raise RuntimeError(
+                f"should_preempt() in ChiefOnly mode is for the chief; this is rank {self._distributed.rank}. "
+                "Call it on rank 0, or open core.init() with PreemptMode.WorkersAskChief."
+            )
+        if self._mode is PreemptMode.WorkersAskChief and self._distributed.size > 1:
+            answer = self._exchange.ask(self._is_asked_to_stop)
+        else:
+            answer = self._is_asked_to_stop()
+        if answer and auto_ack and self._watcher is not None:
+            self.acknowledge_preemption_signal()
+        return answer
+
+    def acknowledge_preemption_signal(self) -> None:
+        """Say that this process stops with work left and wants to be continued. Said once."""
+        if not self._acknowledged:
+            self._acknowledged = True
+            self._shipper.put(PreemptionAcknowledged())
+
+    def _is_asked_to_stop(self) -> bool:
+        return self._signals.received or (self._watcher is not None and self._watcher.should_preempt())
+
+
+class _Exchange:
+    """One answer for all ranks, at the same call of each, without talking at every call.
+
+    Every rank takes part in an exchange at the same calls: each exchange says after how many calls the next one comes.
+    Fast loops talk about every `EXCHANGE_SECONDS`; loops slower than that talk at every call.
+    """
+
+    def __init__(self, distributed: DistributedContext) -> None:
+        self._distributed = distributed
+        self._answer = False
+        self._calls_left = 0
+        self._stride = 1
+        self._last_exchange = float("-inf")
+
+    def ask(self, is_asked_to_stop: Callable[[], bool]) -> bool:
+        """Collective, though most calls exchange nothing."""
+        if self._answer:
+            return True
+        if self._calls_left > 0:
+            self._calls_left -= 1
+            return False
+        # Every rank speaks, since a scheduler may send its signal to any one of them. The chief's pace counts.
+        said = self._distributed.allgather((is_asked_to_stop(), self._next_stride()))
+        self._answer = any(stop for stop, _ in said)
+        self._stride = said[0][1]
+        self._calls_left = self._stride - 1
+        return self._answer
+
+    def _next_stride(self) -> int:
+        now = time.monotonic()
+        seconds_per_call = (now - self._last_exchange) / self._stride
+        self._last_exchange = now
+        if seconds_per_call * self._stride >= EXCHANGE_SECONDS:
+            return max(1, min(self._stride, int(EXCHANGE_SECONDS / seconds_per_call)))
+        return min(self._stride * 2, MOST_CALLS_BETWEEN_EXCHANGES)
+
+
+class _PreemptionWatcher:
+    """Asks the link now and then, in the background, and remembers a yes. A link that fails is asked again."""
+
+    def __init__(self, link: Link, poll_seconds: float | None = None) -> None:
+        self._link = link
+        self._poll_seconds = POLL_SECONDS if poll_seconds is None else poll_seconds
+        self._asked_once = threading.Event()
+        self._stop = threading.Event()
+        self._answer = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._link.listens:
+            self._thread = threading.Thread(target=self._run, name="determined-preemption", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+
+    def should_preempt(self) -> bool:
+        """The latest answer; the first call waits a little for the first one."""
+        if self._thread is not None and not self._asked_once.is_set():
+            self._asked_once.wait(FIRST_ANSWER_SECONDS)
+        return self._answer
+
+    def _run(self) -> None:
+        said = False
+        while not self._stop.is_set() and not self._answer:
+            try:
+                self._answer = self._link.signal() is Signal.PREEMPT
+            except Exception as failed:  # noqa: BLE001 - a link in trouble must not end training
+                if not said:
+                    logger.warning("Cannot ask %s whether to stop (%s); asking again.", self._link.place, failed)
+                said = True
+            self._asked_once.set()
+            self._stop.wait(self._poll_seconds)
+
+
+class _StopSignals:
+    """SIGTERM, SIGUSR2 and the first Ctrl-C as requests to stop.
+
+    Handlers that were there are called too, and are back after `restore()`. Only the main thread can have handlers; in
+    others nothing is installed.
+    """
+
+    def __init__(self, speaks: bool) -> None:
+        self.received = False
+        self._speaks = speaks
+        self._previous: dict[int, Any] = {}
+
+    def install(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        names = ("SIGTERM", "SIGUSR2", "SIGINT")
+        for number in [getattr(signal, name) for name in names if hasattr(signal, name)]:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and friends mean it
+                self._previous[number] = signal.signal(number, self._handle)
+
+    def restore(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number, previous in self._previous.items():
+            if signal.getsignal(number) == self._handle:  # else somebody came after us: leave theirs alone
+                signal.signal(number, signal.SIG_DFL if previous is None else previous)
+        self._previous.clear()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        again = self.received
+        self.received = True
+        previous = self._previous.get(number)
+        if number == signal.SIGINT and again:
+            signal.signal(number, signal.SIG_DFL if previous is None else previous)
+            signal.raise_signal(number)
+            return
+        if self._speaks and not again:
+            # No logging here: the interrupted code may hold a lock of it.
+            text = "Stopping at the next safe point, with a checkpoint."
+            os.write(2, f"\n{text}{' Ctrl-C again stops at once.' if number == signal.SIGINT else ''}\n".encode())
+        if callable(previous) and previous is not signal.default_int_handler:
+            previous(number, frame)

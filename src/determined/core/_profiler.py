@@ -1,0 +1,222 @@
+"""System samples (CPU, memory, disk, network, GPU) from a background thread. Costs nothing while it is off."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from determined._types import Json
+from determined.core._distributed import DistributedContext
+from determined.core._metrics import Shipper
+from determined.store.messages import MetricReport
+
+logger = logging.getLogger("determined.core")
+
+SHORTEST_INTERVAL = 0.1
+Sample: TypeAlias = "dict[str, float | dict[str, float]]"
+
+
+class ProfilerContext:
+    """Samples of this machine, averaged and reported. Reached as `core_context.profiler`.
+
+    Example::
+
+        with determined.core.init() as context:
+            context.profiler.on()
+            train()
+            context.profiler.off()
+    """
+
+    def __init__(
+        self, distributed: DistributedContext | None = None, shipper: Shipper | None = None, agent_id: str = ""
+    ) -> None:
+        self._distributed = distributed or DistributedContext()
+        self._shipper = shipper or Shipper()
+        self._agent_id = agent_id or socket.gethostname()
+        self._collector: _Collector | None = None
+
+    def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
+        """Begin to sample; one process per machine does.
+
+        Args:
+            sampling_interval: Seconds between samples, at least 0.1.
+            samples_per_report: How many samples are averaged into one report.
+        """
+        if not isinstance(sampling_interval, (int, float)) or sampling_interval < SHORTEST_INTERVAL:
+            raise ValueError(
+                f"sampling_interval is {sampling_interval!r}; expected at least {SHORTEST_INTERVAL} seconds."
+            )
+        if isinstance(samples_per_report, bool) or not isinstance(samples_per_report, int) or samples_per_report < 1:
+            raise ValueError(f"samples_per_report is {samples_per_report!r}; expected a whole number, 1 or more.")
+        if self._distributed.local_rank == 0 and self._collector is None:
+            self._collector = _Collector(self._send, sampling_interval, samples_per_report)
+            self._collector.start()
+
+    def off(self) -> None:
+        """Stop sampling, and report what was sampled so far."""
+        collector, self._collector = self._collector, None
+        if collector is not None:
+            collector.stop()
+
+    def _send(self, group: str, means: Sample) -> None:
+        metrics: dict[str, Json] = {self._agent_id: means}  # type: ignore[dict-item]  # a Sample is Json; dicts are invariant
+        self._shipper.put(MetricReport(group, metrics))
+
+
+class _Collector:
+    """The thread that samples. A sample that fails is logged and skipped; the others go on."""
+
+    def __init__(self, send: Callable[[str, Sample], None], interval: float, samples_per_report: int) -> None:
+        self._send = send
+        self._interval = interval
+        self._samples_per_report = samples_per_report
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="determined-profiler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        meters: dict[str, Callable[[], Sample]] = {
+            "gpu": _GpuMeter().sample,
+            "cpu": _sample_cpu,
+            "memory": _sample_memory,
+            "disk": _DiskMeter().sample,
+            "network": _NetworkMeter().sample,
+        }
+        failed: set[str] = set()
+        _sample_cpu()  # psutil measures from call to call; the first has nothing to compare with
+        window: dict[str, list[Sample]] = collections.defaultdict(list)
+        count = 0
+        while not self._stop.wait(self._interval):
+            for group, sample in meters.items():
+                try:
+                    if taken := sample():
+                        window[group].append(taken)
+                except Exception:
+                    if group not in failed:
+                        logger.warning("Sampling %s failed; trying again each time.", group, exc_info=True)
+                    failed.add(group)
+            count += 1
+            if count % self._samples_per_report == 0:
+                self._report(window)
+        self._report(window)
+
+    def _report(self, window: dict[str, list[Sample]]) -> None:
+        try:
+            for group, samples in window.items():
+                self._send(group, average(samples))
+        except Exception:
+            logger.warning("System samples could not be reported.", exc_info=True)
+        window.clear()
+
+
+def average(samples: Iterable[Sample]) -> Sample:
+    """The mean of each value over the samples that have it, one level of nesting included."""
+    values: dict[str, list[Any]] = collections.defaultdict(list)
+    for sample in samples:
+        for name, value in sample.items():
+            values[name].append(value)
+    return {
+        name: average(series) if isinstance(series[0], dict) else sum(series) / len(series)  # type: ignore[misc]  # one level
+        for name, series in values.items()
+    }
+
+
+def _sample_cpu() -> Sample:
+    import psutil
+
+    return {"cpu_util_simple": psutil.cpu_percent()}
+
+
+def _sample_memory() -> Sample:
+    import psutil
+
+    return {"memory_free": float(psutil.virtual_memory().available)}
+
+
+class _Rates:
+    """What counters did per second since the last look."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, dict[str, float]] | None = None
+
+    def update(self, counters: dict[str, float]) -> dict[str, float]:
+        """The rates; empty at the first look."""
+        now = time.monotonic()
+        last, self._last = self._last, (now, counters)
+        if last is None or now <= last[0]:
+            return {}
+        return {name: max(0.0, value - last[1][name]) / (now - last[0]) for name, value in counters.items()}
+
+
+class _DiskMeter:
+    paths = ("/", "/run/determined/shared_fs", "/determined_shared_fs")
+
+    def __init__(self) -> None:
+        self._rates = _Rates()
+        self.sample()
+
+    def sample(self) -> Sample:
+        import psutil
+
+        result: Sample = {}
+        if (seen := psutil.disk_io_counters()) is not None:  # None where there is no disk to speak of
+            counters = {
+                "disk_iops": float(seen.read_count + seen.write_count),
+                "disk_throughput_read": float(seen.read_bytes),
+                "disk_throughput_write": float(seen.write_bytes),
+            }
+            result.update(self._rates.update(counters))
+        for path in self.paths:
+            if Path(path).is_dir():
+                result[path] = {"disk_util": psutil.disk_usage(path).percent}
+        return result
+
+
+class _NetworkMeter:
+    def __init__(self) -> None:
+        self._rates = _Rates()
+        self.sample()
+
+    def sample(self) -> Sample:
+        import psutil
+
+        seen = psutil.net_io_counters()
+        counters = {"net_throughput_sent": float(seen.bytes_sent), "net_throughput_recv": float(seen.bytes_recv)}
+        return dict(self._rates.update(counters))
+
+
+class _GpuMeter:
+    """NVIDIA GPUs, if nvidia-ml-py and a driver are there; the set is looked up at each sample."""
+
+    def __init__(self) -> None:
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            self._nvml: Any = pynvml
+        except Exception:  # noqa: BLE001 - not installed, no driver, no GPU: all mean there is nothing to sample
+            self._nvml = None
+
+    def sample(self) -> Sample:
+        if self._nvml is None:
+            return {}
+        result: Sample = {}
+        for index in range(self._nvml.nvmlDeviceGetCount()):
+            device = self._nvml.nvmlDeviceGetHandleByIndex(index)
+            result[str(self._nvml.nvmlDeviceGetUUID(device))] = {
+                "gpu_util": float(self._nvml.nvmlDeviceGetUtilizationRates(device).gpu),
+                "gpu_free_memory": float(self._nvml.nvmlDeviceGetMemoryInfo(device).free),
+            }
+        return result

@@ -1,0 +1,236 @@
+"""Reports of a training process: metrics, progress, status, early exit, metadata; and what it may ask about itself."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import math
+import operator
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from determined._types import Json
+from determined.core._link import Link, NullLink
+from determined.core._metrics import Shipper
+from determined.core._tensorboard import EventFiles, Mangler, Selector, TensorboardMode
+from determined.core._values import plain, plain_metrics
+from determined.store.messages import EarlyExitReport, MetadataReport, MetricReport, ProgressReport, StatusReport
+
+logger = logging.getLogger("determined.core")
+
+NonChiefReports: TypeAlias = Literal["ignore", "raise", "send"]
+"""What becomes of a report from a rank other than the chief."""
+
+Upload: TypeAlias = Callable[[Path, Selector, Mangler], None]
+"""Copies event files from a directory to where they are kept."""
+
+
+class EarlyExitReason(enum.Enum):
+    """Why training ends before its length was reached."""
+
+    INVALID_HP = "EXITED_REASON_INVALID_HP"
+    USER_REQUESTED_STOP = "EXITED_REASON_USER_REQUESTED_STOP"
+
+
+class TrainContext:
+    """Reports how training goes. Reached as `core_context.train`; call it on the chief.
+
+    Values may be numbers (NaN and infinities included), text, lists, dicts, numpy values and tensors. They are
+    converted and checked in the caller's thread and written in the background, in order.
+
+    Example::
+
+        with determined.core.init() as context:
+            context.train.report_training_metrics(steps_completed=100, metrics={"loss": 0.25})
+            context.train.report_progress(0.5)
+    """
+
+    def __init__(
+        self,
+        shipper: Shipper | None = None,
+        link: Link | None = None,
+        *,
+        event_files: EventFiles | None = None,
+        upload_event_files: Upload | None = None,
+        tensorboard_mode: TensorboardMode = TensorboardMode.MANUAL,
+        is_chief: bool = True,
+        non_chief_reports: NonChiefReports = "ignore",
+        searcher: Mapping[str, Any] | None = None,
+    ) -> None:
+        if tensorboard_mode is TensorboardMode.AUTO and event_files is None:
+            raise ValueError("TensorboardMode.AUTO needs a place for event files. Give event_files, or use MANUAL.")
+        if non_chief_reports not in ("ignore", "raise", "send"):
+            raise ValueError(f"non_chief_reports is {non_chief_reports!r}; expected 'ignore', 'raise' or 'send'.")
+        self._link = link or NullLink()
+        self._shipper = shipper or Shipper(self._link)
+        self._event_files = event_files
+        self._upload_event_files = upload_event_files
+        self._tensorboard_mode = tensorboard_mode
+        self._is_chief = is_chief
+        self._non_chief_reports = non_chief_reports
+        self._searcher_metric: str | None = (searcher or {}).get("metric")
+        self._smaller_is_better = bool((searcher or {}).get("smaller_is_better", True))
+        self._best: float | None = None
+        self._exited_early = False
+        self._metadata: dict[str, Json] | None = None
+
+    def report_training_metrics(
+        self, steps_completed: int, metrics: dict[str, Any], batch_metrics: list[dict[str, Any]] | None = None
+    ) -> None:
+        """Report metrics of training so far.
+
+        Args:
+            steps_completed: Batches (or steps) trained since the first.
+            metrics: Names and values, usually averages since the last report.
+            batch_metrics: The values of each batch since the last report; kept, not plotted as a group.
+        """
+        self._report("training", steps_completed, metrics, batch_metrics)
+
+    def report_validation_metrics(self, steps_completed: int, metrics: dict[str, Any]) -> None:
+        """Report metrics of a validation.
+
+        Raises:
+            RuntimeError: A value is None. Bytes are left out with a warning.
+        """
+        self._report("validation", steps_completed, _validation_values(metrics))
+
+    def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
+        """Report metrics under a group name of your own, such as "inference". A name has no dot."""
+        self._report(group, steps_completed, metrics)
+
+    def report_progress(self, progress: float) -> None:
+        """Say how much of the training is done, from 0.0 to 1.0."""
+        if not isinstance(progress, (int, float)) or not 0 <= progress <= 1:
+            raise ValueError(f"report_progress({progress!r}): expected a number from 0 to 1, the finished fraction.")
+        if self._may_report("report_progress"):
+            logger.debug("report_progress(%s)", progress)
+            self._shipper.put(ProgressReport(float(progress)))
+
+    def report_early_exit(self, reason: EarlyExitReason) -> None:
+        """Say that training ends before its length was reached. A second call is ignored with a warning."""
+        reason = EarlyExitReason(reason)
+        if not self._may_report("report_early_exit"):
+            return
+        logger.info("report_early_exit(%s)", reason.name)
+        if self._exited_early:
+            logger.warning("An early exit was already reported; this one (%s) is ignored.", reason.name)
+            return
+        self._exited_early = True
+        self._shipper.put(EarlyExitReport(reason.value))
+
+    def set_status(self, status: str) -> None:
+        """Say in a word or two what the process is doing, for example "validating"."""
+        if self._may_report("set_status"):
+            logger.debug("set_status(%s)", status)
+            self._shipper.put(StatusReport(str(status)))
+
+    def get_experiment_best_validation(self) -> float | None:
+        """The best value of the searcher metric so far in this experiment; None before the first."""
+        known = [value for value in (self._best, self._link.best_validation()) if value is not None]
+        if not known:
+            return None
+        return min(known) if self._smaller_is_better else max(known)
+
+    def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any] | None:
+        """Replace the run's metadata, and return it."""
+        if not isinstance(metadata, Mapping):
+            raise TypeError(f"set_metadata() takes a dict, not {type(metadata).__name__}: {metadata!r}.")
+        checked = plain(metadata, "metadata")
+        assert isinstance(checked, dict)
+        self._metadata = checked
+        if self._may_report("set_metadata"):
+            self._shipper.put(MetadataReport(checked))
+        return self.get_metadata()
+
+    def get_metadata(self) -> dict[str, Any] | None:
+        """The run's metadata; None if none was set."""
+        return None if self._metadata is None else dict(self._metadata)
+
+    def get_tensorboard_path(self) -> Path:
+        """The directory for this run's event files; it exists."""
+        if self._event_files is None:
+            raise ValueError(
+                "This context keeps no TensorBoard files. Open it with core.init() to have a place for them."
+            )
+        self._event_files.path.mkdir(parents=True, exist_ok=True)
+        return self._event_files.path
+
+    def upload_tensorboard_files(
+        self, selector: Selector = lambda _: True, mangler: Mangler = lambda path, _rank: path
+    ) -> None:
+        """Copy event files to where they are kept, in MANUAL mode.
+
+        Args:
+            selector: Gets each file's path and says whether to copy it.
+            mangler: Gets the path relative to the directory, and the rank; returns the path to store it under.
+        """
+        if self._tensorboard_mode is TensorboardMode.AUTO:
+            raise RuntimeError(
+                "upload_tensorboard_files() is for scripts that write their own files, and this context writes them "
+                "itself. Open it with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) to decide yourself."
+            )
+        path = self.get_tensorboard_path()
+        if self._upload_event_files is None:
+            logger.debug("upload_tensorboard_files(): the files stay where they are, in %s", path)
+        else:
+            self._upload_event_files(path, selector, mangler)
+
+    def _report(
+        self,
+        group: str,
+        steps_completed: int,
+        metrics: dict[str, Any],
+        batch_metrics: list[dict[str, Any]] | None = None,
+    ) -> None:
+        if not isinstance(group, str) or not group or "." in group:
+            raise ValueError(f"A metric group is a name without dots, not {group!r}.")
+        report = MetricReport(
+            group,
+            plain_metrics(metrics),
+            _steps(steps_completed),
+            None if batch_metrics is None else [plain_metrics(batch) for batch in batch_metrics],
+        )
+        if not self._may_report(f"report of {group} metrics"):
+            return
+        logger.info("%s metrics at step %d: %s", group, report.steps_completed, report.metrics)
+        if group == "validation":
+            self._remember_best(report.metrics)
+        self._shipper.put(report)
+
+    def _may_report(self, call: str) -> bool:
+        if self._is_chief or self._non_chief_reports == "send":
+            return True
+        if self._non_chief_reports == "raise":
+            raise RuntimeError(
+                f"{call} came from a rank other than the chief. Guard it with `if distributed.rank == 0`."
+            )
+        return False
+
+    def _remember_best(self, metrics: dict[str, Json]) -> None:
+        value = metrics.get(self._searcher_metric) if self._searcher_metric else None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+            return
+        better = min if self._smaller_is_better else max
+        self._best = float(value) if self._best is None else better(self._best, float(value))
+
+
+def _steps(steps_completed: Any) -> int:
+    try:
+        steps = operator.index(steps_completed)
+    except TypeError:
+        raise TypeError(f"steps_completed is {steps_completed!r}; expected the number of steps as an int.") from None
+    if steps < 0:
+        raise ValueError(f"steps_completed is {steps}; expected 0 or more.")
+    return steps
+
+
+def _validation_values(metrics: Any) -> Any:
+    if not isinstance(metrics, Mapping):
+        return metrics  # the check that every report goes through says what is wrong
+    for name, value in metrics.items():
+        if value is None:
+            raise RuntimeError(f"Validation metric {name!r} is None. Return a value for it, or leave the name out.")
+        if isinstance(value, (bytes, bytearray)):
+            logger.warning("Validation metric %r holds bytes and is not reported.", name)
+    return {name: value for name, value in metrics.items() if not isinstance(value, (bytes, bytearray))}

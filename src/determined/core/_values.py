@@ -1,0 +1,101 @@
+"""Metric values on their way out: they become plain JSON values in the caller's thread, or an error there."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import json
+import math
+import sys
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from determined._types import Json
+
+_DEEPEST = 64
+
+
+def plain(value: Any, name: str, _depth: int = 0) -> Json:
+    """`value` as numbers, text, lists and dicts. NaN and the infinities stay numbers.
+
+    Args:
+        value: What a user reported: plain values, numpy, tensors, dates, enums, or objects with `__json__()`.
+        name: How the user called it, for the error.
+
+    Raises:
+        TypeError: It cannot be written down, and the message says which metric and which type.
+    """
+    if value is None or type(value) in (bool, int, float, str):
+        known: Json = value
+        return known
+    if _depth > _DEEPEST:
+        raise ValueError(
+            f"{name} is nested more than {_DEEPEST} levels deep, or contains itself. Report flatter values."
+        )
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, Mapping):
+        return {_key(key, name): plain(item, f"{name}.{key}", _depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, f"{name}[{i}]", _depth + 1) for i, item in enumerate(value)]
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("utf-8")
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if callable(encode := getattr(value, "__json__", None)):
+        return plain(encode(), name, _depth + 1)
+    if (numbers := _numbers(value)) is not None:
+        return plain(numbers, name, _depth + 1)
+    for kind in (bool, int, float, str):  # subclasses, such as numpy.float64 or a str with manners of its own
+        if isinstance(value, kind):
+            return kind(value)
+    raise TypeError(
+        f"{name} is a {type(value).__module__}.{type(value).__qualname__}, which cannot be reported. "
+        "Report numbers, text, lists, dicts, numpy values or tensors."
+    )
+
+
+def _numbers(value: Any) -> Any:
+    """The Python numbers inside a tensor or numpy value; None if it is neither. Imports nothing that is not loaded."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        if value.is_complex():
+            return None
+        return value.detach().cpu().tolist()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.generic, numpy.ndarray)):
+        return None if value.dtype.kind in "cV" else value.tolist()
+    return None
+
+
+def _key(key: Any, name: str) -> str:
+    if isinstance(key, str):
+        return str(key)
+    if key is None or isinstance(key, (bool, int, float)):
+        return json.dumps(key)
+    raise TypeError(f"{name} has the key {key!r}, a {type(key).__name__}. Use text as keys.")
+
+
+def plain_metrics(metrics: Any) -> dict[str, Json]:
+    """The metrics of one report, each checked under its own name."""
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics must be a dict of names and values, not {type(metrics).__name__}: {metrics!r}.")
+    return {_key(key, "metrics"): plain(value, f"metric {key!r}") for key, value in metrics.items()}
+
+
+def json_text(value: Json) -> str:
+    """One line of strict JSON; NaN and the infinities are spelled as the strings "NaN", "Infinity", "-Infinity"."""
+    return json.dumps(_spell(value), allow_nan=False, separators=(",", ":"))
+
+
+def _spell(value: Json) -> Json:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _spell(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_spell(item) for item in value]
+    return value

@@ -1,0 +1,1 @@
+"""Old import paths that still work; nothing new is written here."""

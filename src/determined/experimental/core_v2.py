@@ -1,0 +1,66 @@
+"""`determined.experimental.core_v2`: one context per process, reached through this module's own attributes."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from typing import Any
+
+from determined._info import ClusterInfo
+from determined.core._checkpoint import CheckpointContext
+from determined.core._context import Context
+from determined.core._detached import Config, DefaultConfig, UnmanagedConfig, init_context
+from determined.core._distributed import DistributedContext
+from determined.core._preempt import PreemptContext
+from determined.core._searcher import SearcherContext, SearcherContextMissing
+from determined.core._train import TrainContext
+
+__all__ = ["Config", "DefaultConfig", "UnmanagedConfig", "close", "init", "init_context", "url_reverse_webui_exp_view"]
+
+train: TrainContext
+checkpoint: CheckpointContext
+distributed: DistributedContext
+preempt: PreemptContext
+searcher: SearcherContext | SearcherContextMissing
+info: ClusterInfo | None
+
+_SERVICES = ("train", "checkpoint", "distributed", "preempt", "searcher", "info")
+_context: Context | None = None
+
+
+def init(**kwargs: Any) -> None:
+    """Open this process's context: afterwards `core_v2.train` and the others work. Takes what `init_context` takes.
+
+    An earlier context is closed first; this one is closed when the process ends, or by `close()`.
+
+    Example::
+
+        from determined.experimental import core_v2
+
+        core_v2.init(config=core_v2.Config(name="my run"))
+        core_v2.train.report_training_metrics(steps_completed=1, metrics={"loss": 0.5})
+    """
+    global _context
+    close()
+    _context = init_context(**kwargs).start()
+    for name in _SERVICES:
+        setattr(sys.modules[__name__], name, getattr(_context, name))
+    atexit.register(close)
+
+
+def close() -> None:
+    """Close the context; harmless if there is none."""
+    global _context
+    atexit.unregister(close)
+    context, _context = _context, None
+    if context is not None:
+        for name in _SERVICES:
+            delattr(sys.modules[__name__], name)
+        context.close()
+
+
+def url_reverse_webui_exp_view() -> str:
+    """An address to look at this run with a browser: the directory that holds its records."""
+    if _context is None or _context._run is None:
+        raise RuntimeError("core_v2.init() comes first: there is no run to look at yet.")
+    return _context._run.directory.as_uri()

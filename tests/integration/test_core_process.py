@@ -1,0 +1,215 @@
+"""A whole training process from the outside: signals, kills, restarts, several ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
+
+
+@contextmanager
+def running(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    while word not in (line := process.stdout.readline()):
+        assert line, "the process ended too early"
+
+
+LOOP = """
+import sys, time
+from determined import core
+with core.init(checkpoint_storage=sys.argv[1]) as context:
+    print("ready", flush=True)
+    for step in range(100_000):
+        time.sleep(0.005)
+        if context.preempt.should_preempt():
+            with context.checkpoint.store_path({"steps_completed": step}) as (path, storage_id):
+                (path / "step").write_text(str(step))
+            print("saved", storage_id, flush=True)
+            break
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2, signal.SIGINT])
+def test_a_signal_means_save_and_leave(number: int, tmp_path: Path) -> None:
+    """Decision 3, C-82: the process saves, exits with 0, and a later process finds the checkpoint."""
+    with running(LOOP, str(tmp_path)) as process:
+        wait_for(process, "ready")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "next safe point" in err
+    restore = (
+        "import sys\nfrom determined import core\n"
+        "with core.init(checkpoint_storage=sys.argv[1]) as context:\n"
+        "    with context.checkpoint.restore_path(sys.argv[2]) as path: print((path / 'step').read_text())\n"
+    )
+    with running(restore, str(tmp_path), out.split()[-1]) as later:
+        step, err = later.communicate(timeout=30)
+    assert int(step) >= 0, err
+
+
+def test_ctrl_c_twice_interrupts() -> None:
+    """The second Ctrl-C ends a process that does not ask, as Ctrl-C always did."""
+    program = "import time\nfrom determined import core\nwith core.init():\n    print('ready')\n    time.sleep(60)\n"
+    with running(program) as process:
+        wait_for(process, "ready")
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert process.stderr.readline() == "\n"
+        assert "Ctrl-C again" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in err
+    assert process.returncode != 0
+
+
+@pytest.mark.parametrize("has_handler", [False, True])
+def test_sigusr1_shows_the_stacks(has_handler: bool) -> None:
+    """C-09: SIGUSR1 prints the stacks of all threads to stderr, calls the previous handler, and the process goes on."""
+    program = (
+        "import signal, sys, threading, time\n"
+        f"if {has_handler}: signal.signal(signal.SIGUSR1, lambda *_: print('mine', flush=True))\n"
+        "from determined import core\n"
+        "def waiting_thread(): done.wait()\n"
+        "done = threading.Event(); threading.Thread(target=waiting_thread).start()\n"
+        "with core.init():\n    print('ready')\n    sys.stdin.readline()\n    print('still here')\ndone.set()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_for(process, "ready")
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
+        out, err = process.communicate("\n", timeout=30)
+    assert process.returncode == 0
+    assert "waiting_thread" in err
+    assert "most recent call first" in err
+    assert "still here" in out
+    assert ("mine" in out) == has_handler
+
+
+RANKS = """
+import os, sys
+from determined import core
+distributed = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
+with core.init(distributed=distributed, checkpoint_storage=sys.argv[1]) as context:
+    d = context.distributed
+    print("rank", d.rank, "gathered", d.allgather(d.rank))
+    for step in range(3):
+        assert context.preempt.should_preempt() is False
+    with context.checkpoint.store_path({"steps_completed": 3}, shard=True) as (path, storage_id):
+        (path / f"part{d.rank}").write_text("x")
+    with context.checkpoint.restore_path(storage_id) as path:
+        print("rank", d.rank, "sees", sorted(p.name for p in path.iterdir()))
+    context.train.report_validation_metrics(3, {"loss": 1.0})
+"""
+
+
+def test_the_same_script_on_one_and_on_two_processes(tmp_path: Path, home: Path) -> None:
+    """C-81: one script, alone and under torch's launcher; the same calls work and are sync points in both."""
+    script = tmp_path / "script.py"
+    script.write_text(RANKS)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    alone = run([sys.executable, str(script), str(tmp_path / "c")])
+    assert alone.returncode == 0, alone.stderr
+    assert "gathered [0]" in alone.stdout
+    assert "sees ['metadata.json', 'part0']" in alone.stdout
+    both = run([*launcher, str(script), str(tmp_path / "c")])
+    assert both.returncode == 0, both.stderr
+    assert both.stdout.count("gathered [0, 1]") == 2
+    assert both.stdout.count("sees ['metadata.json', 'part0', 'part1']") == 2
+    journals = [path.read_text() for path in home.glob("runs/*/reports.jsonl")]
+    assert sorted(text.count('"validation"') for text in journals) == [1, 1], "one report per run, from the chief"
+
+
+def run(command: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
+
+
+def run_example(*arguments: str, cwd: Path) -> str:
+    done = run([sys.executable, str(EXAMPLE), "--batch-size", "64", *arguments], cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def state(storage: Path) -> dict[str, object]:
+    import torch
+
+    newest = (storage / "newest-checkpoint").read_text()
+    return torch.load(storage / newest / "state.pt", weights_only=True)  # type: ignore[no-any-return]
+
+
+def test_the_example_resumes_bit_for_bit(tmp_path: Path) -> None:
+    """Decision 5: 6 epochs in one go equal 2 epochs, a stop in the middle of an epoch, and a resumed rest."""
+    import torch
+
+    straight, pieces = tmp_path / "straight", tmp_path / "pieces"
+    out = run_example("--epochs", "6", "--storage", str(straight), cwd=tmp_path)
+    assert "validation accuracy" in out
+    assert str(straight) in out.replace("\n", "")
+    with subprocess.Popen(
+        [sys.executable, str(EXAMPLE), "--batch-size", "64", "--epochs", "6", "--storage", str(pieces)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+    ) as process:
+        journal = wait_for_report(os.environ["DET_HOME"], after=1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert journal
+    stopped_at = state(pieces)["batches_trained"]
+    out = run_example("--epochs", "6", "--storage", str(pieces), "--resume", "latest", cwd=tmp_path)
+    assert f"Resumed after batch {stopped_at}." in out
+    first, second = state(straight), state(pieces)
+    assert first["batches_trained"] == second["batches_trained"]
+    flat_first, flat_second = json_shape(first), json_shape(second)
+    assert flat_first.keys() == flat_second.keys()
+    for name, value in flat_first.items():
+        assert torch.equal(value, flat_second[name]) if isinstance(value, torch.Tensor) else value == flat_second[name]
+
+
+def wait_for_report(home: str, after: int) -> bool:
+    """Wait until the newest run has reported more than `after` times."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        runs = sorted(Path(home).glob("runs/*/reports.jsonl"))
+        if len(runs) > 1 and runs[-1].read_text().count('"MetricReport"') > after:
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def json_shape(value: object, name: str = "") -> dict[str, object]:
+    """Every leaf of nested dicts and lists, by its path."""
+    if isinstance(value, dict):
+        return {k: v for key, item in value.items() for k, v in json_shape(item, f"{name}/{key}").items()}
+    if isinstance(value, list):
+        return {k: v for i, item in enumerate(value) for k, v in json_shape(item, f"{name}/{i}").items()}
+    return {name: value}

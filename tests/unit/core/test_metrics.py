@@ -1,0 +1,129 @@
+"""The shipper: reports leave in order, in the background, and trouble with the link never reaches training."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import pytest
+
+from determined import errors
+from determined.core import _metrics
+from determined.core._link import NullLink
+from determined.core._metrics import Shipper
+from determined.store.messages import StatusReport
+from tests.fakes import MemoryLink
+
+
+def said(link: MemoryLink) -> list[str]:
+    return [report.status for report in link.of(StatusReport)]
+
+
+def test_reports_arrive_in_order_from_another_thread() -> None:
+    """C-46: reports arrive in the order they were made, and the caller's thread does not write them."""
+    link = MemoryLink()
+    shipper = Shipper(link)
+    for i in range(500):
+        shipper.put(StatusReport(str(i)))
+    shipper.close()
+    assert said(link) == [str(i) for i in range(500)]
+    assert threading.current_thread().name not in link.threads
+
+
+def test_a_refusal_is_raised_by_every_later_call() -> None:
+    """C-47 and its Better: what the link refuses is raised by the next report, by those after it, and by close."""
+    link = MemoryLink()
+    link.trouble = ValueError("duplicate metric")
+    shipper = Shipper(link)
+    shipper.put(StatusReport("first"))
+    shipper.flush(timeout=5)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="duplicate metric"):
+            shipper.put(StatusReport("next"))
+    with pytest.raises(ValueError, match="duplicate metric"):
+        shipper.close()
+
+
+def test_an_unavailable_link_is_retried_until_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Decision 4: reports made while the link is away are kept, and delivered in order when it is back."""
+    link = MemoryLink()
+    link.trouble = errors.LinkUnavailable("database is locked")
+    shipper = Shipper(link)
+    with caplog.at_level(logging.WARNING, "determined.core"):
+        for i in range(20):
+            shipper.put(StatusReport(str(i)))
+            time.sleep(0.005)
+    link.trouble = None
+    assert shipper.flush(timeout=10)
+    shipper.close()
+    assert said(link) == [str(i) for i in range(20)]
+    assert len(caplog.records) == 1, "one line says so, not one per report"
+
+
+def test_a_lasting_failure_is_said_in_one_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decision 4: what could not be delivered at all is counted in one line; nothing is raised."""
+    monkeypatch.setattr(_metrics, "LAST_CHANCE_SECONDS", 0.2)
+    link = MemoryLink()
+    link.trouble = errors.LinkUnavailable("disk full")
+    shipper = Shipper(link)
+    for i in range(7):
+        shipper.put(StatusReport(str(i)))
+    with caplog.at_level(logging.WARNING, "determined.core"):
+        shipper.close()
+    assert [r.getMessage() for r in caplog.records if "lost" in r.getMessage()] == [
+        "7 reports were lost: memory (disk full)."
+    ]
+
+
+def test_memory_is_bounded_while_the_link_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decision 4 and 7: with the link gone for good, the newest reports are kept and the queue does not grow."""
+    monkeypatch.setattr(_metrics, "KEPT_REPORTS", 50)
+    link = MemoryLink()
+    link.trouble = errors.LinkUnavailable("gone")
+    shipper = Shipper(link)
+    shipper.put(StatusReport("in flight"))
+    while not link.threads:
+        time.sleep(0.001)
+    for i in range(1000):
+        shipper.put(StatusReport(str(i)))
+    link.trouble = None
+    shipper.close()
+    assert said(link)[-50:] == [str(i) for i in range(950, 1000)]
+    assert len(said(link)) <= 1 + 50 + 50
+
+
+def test_without_a_link_no_thread_starts() -> None:
+    """Nothing is recorded, so nothing runs."""
+    before = threading.active_count()
+    shipper = Shipper(NullLink())
+    shipper.put(StatusReport("x"))
+    assert threading.active_count() == before
+    shipper.close()
+
+
+def test_a_follower_that_fails_stops_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """Event files that cannot be written are mentioned once; reports still arrive."""
+    link = MemoryLink()
+
+    def broken(_reports: object) -> None:
+        raise OSError("no space left")
+
+    shipper = Shipper(link, broken)
+    with caplog.at_level(logging.WARNING, "determined.core"):
+        for i in range(3):
+            shipper.put(StatusReport(str(i)))
+            shipper.flush()
+    shipper.close()
+    assert said(link) == ["0", "1", "2"]
+    assert len(caplog.records) == 1
+
+
+def test_a_closed_shipper_says_where_reports_belong() -> None:
+    """A report after the end is an error that says what to do."""
+    shipper = Shipper(MemoryLink())
+    shipper.close()
+    with pytest.raises(RuntimeError, match="inside the `with"):
+        shipper.put(StatusReport("late"))

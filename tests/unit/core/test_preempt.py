@@ -1,0 +1,248 @@
+"""PreemptContext: asked through a signal or the link, answered on all ranks at the same call."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from determined import core, errors
+from determined.core import PreemptContext, PreemptMode, _preempt
+from determined.core._metrics import Shipper
+from determined.store.messages import PreemptionAcknowledged
+from tests.fakes import MemoryLink
+from tests.ranks import run_threads
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_preempt, "POLL_SECONDS", 0.01)
+
+
+@pytest.fixture
+def preempt() -> Iterator[PreemptContext]:
+    context = PreemptContext().start()
+    yield context
+    context.close()
+
+
+def eventually(question: object, seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not question():  # type: ignore[operator]
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+@pytest.mark.parametrize("alias", [core.PreemptContext, core.DummyPreemptContext])
+def test_it_has_to_be_started_once(alias: type[PreemptContext]) -> None:
+    """C-55, C-85: asking before start, and starting twice, is a RuntimeError, not a hang."""
+    context = alias()
+    with pytest.raises(RuntimeError, match=r"before start\(\)"):
+        context.should_preempt()
+    context.start()
+    with pytest.raises(RuntimeError, match="already"):
+        context.start()
+    context.close()
+
+
+def test_one_acknowledgement_when_it_is_wanted() -> None:
+    """C-56: auto_ack=False says yes without acknowledging; two later calls acknowledge exactly once."""
+    link = MemoryLink(listens=True)
+    link.asked_to_stop = True
+    shipper = Shipper(link)
+    context = PreemptContext(link=link, shipper=shipper).start()
+    assert context.should_preempt(auto_ack=False) is True
+    shipper.flush()
+    assert link.of(PreemptionAcknowledged) == []
+    assert context.should_preempt() is True
+    assert context.should_preempt() is True
+    context.close()
+    shipper.close()
+    assert len(link.of(PreemptionAcknowledged)) == 1
+
+
+def test_chief_only_is_for_the_chief() -> None:
+    """C-57: rank 1 in ChiefOnly mode gets a RuntimeError; the chief does not wait for anybody."""
+
+    def body(distributed: core.DistributedContext) -> object:
+        context = PreemptContext(distributed, PreemptMode.ChiefOnly).start()
+        try:
+            if distributed.rank == 0:
+                return [context.should_preempt() for _ in range(3)]
+            with pytest.raises(RuntimeError, match="rank 1"):
+                context.should_preempt()
+            return None
+        finally:
+            context.close()
+
+    assert run_threads(2, body) == [[False] * 3, None]
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_all_ranks_hear_it_at_the_same_call(asked: int) -> None:
+    """C-58: both ranks say yes first at the same call number, whichever of them was asked to stop."""
+    link = MemoryLink(listens=True)
+
+    def body(distributed: core.DistributedContext) -> int:
+        context = PreemptContext(distributed, link=link if distributed.rank == 0 else None).start()
+        for call in range(100_000):
+            if distributed.rank == asked and call == 100:
+                if asked == 0:
+                    link.asked_to_stop = True
+                else:
+                    context._signals.received = True  # a thread cannot be sent a signal of its own
+            if context.should_preempt():
+                break
+            if distributed.rank == 1 and call % 10 == 0:
+                time.sleep(0.001)
+        context.close()
+        return call
+
+    first, second = run_threads(2, body)
+    assert first == second
+    assert 100 <= first < 99_999
+
+
+def test_only_the_chief_asks_the_link() -> None:
+    """C-58: in WorkersAskChief mode only the chief's link is asked."""
+    links = [MemoryLink(listens=True), MemoryLink(listens=True)]
+
+    def body(distributed: core.DistributedContext) -> None:
+        context = PreemptContext(distributed, link=links[distributed.rank]).start()
+        context.should_preempt()
+        context.close()
+
+    run_threads(2, body)
+    assert links[0].times_asked > 0
+    assert links[1].times_asked == 0
+
+
+def test_most_calls_exchange_nothing() -> None:
+    """Contract 6.4 Better: asking at every batch costs an exchange now and then, not one each time."""
+
+    def body(distributed: core.DistributedContext) -> int:
+        exchanges = 0
+        gather = distributed.allgather
+
+        def counted(value: object) -> object:
+            nonlocal exchanges
+            exchanges += 1
+            return gather(value)
+
+        distributed.allgather = counted  # type: ignore[method-assign,assignment]
+        context = PreemptContext(distributed).start()
+        for _ in range(1600):
+            context.should_preempt()
+        context.close()
+        return exchanges
+
+    first, second = run_threads(2, body)
+    assert first == second
+    assert first < 1600 / 3
+
+
+def test_slow_loops_hear_it_at_once() -> None:
+    """Contract 6.4 Better: a loop slower than the exchange period talks at every call, so no batch is lost to it."""
+
+    def body(distributed: core.DistributedContext) -> int:
+        context = PreemptContext(distributed).start()
+        for call in range(10):
+            if distributed.rank == 0 and call == 4:
+                context._signals.received = True
+            if context.should_preempt():
+                break
+            time.sleep(_preempt.EXCHANGE_SECONDS * 1.2)
+        context.close()
+        return call
+
+    assert run_threads(2, body) == [4, 4]
+
+
+def test_workers_ask_alone_in_their_mode() -> None:
+    """C-59: with WorkersAskMaster rank 1 asks while rank 0 does not call at all."""
+    link = MemoryLink(listens=True)
+    link.asked_to_stop = True
+
+    def body(distributed: core.DistributedContext) -> bool | None:
+        if distributed.rank == 0:
+            return None
+        context = PreemptContext(distributed, PreemptMode.WorkersAskMaster, link=link).start()
+        answer = context.should_preempt()
+        context.close()
+        return answer
+
+    assert run_threads(2, body) == [None, True]
+
+
+def test_a_link_in_trouble_is_asked_again() -> None:
+    """C-60: while the link fails the answer is no; when it is back and says stop, yes. Nothing is raised."""
+    link = MemoryLink(listens=True)
+    link.trouble = errors.LinkUnavailable("gone")
+    link.asked_to_stop = True
+    context = PreemptContext(link=link).start()
+    assert context.should_preempt() is False
+    assert eventually(lambda: link.times_asked > 3)
+    link.trouble = None
+    assert eventually(context.should_preempt)
+    context.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2, signal.SIGINT])
+def test_signals_ask_to_stop(number: int, preempt: PreemptContext, capfd: pytest.CaptureFixture[str]) -> None:
+    """Contract 6.4 Better, decision 3: SIGTERM, SIGUSR2 and one Ctrl-C mean: save and leave. It stays so."""
+    assert preempt.should_preempt() is False
+    os.kill(os.getpid(), number)
+    assert preempt.should_preempt() is True
+    assert preempt.should_preempt() is True
+    assert "next safe point" in capfd.readouterr().err
+
+
+def test_a_second_ctrl_c_interrupts_at_once(preempt: PreemptContext) -> None:
+    """Issue: the second Ctrl-C is the ordinary one."""
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_second_sigterm_changes_nothing(preempt: PreemptContext) -> None:
+    """A scheduler that repeats itself does not kill the checkpoint being written."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert preempt.should_preempt() is True
+
+
+def test_handlers_chain_and_come_back() -> None:
+    """Issue: a handler that was there is called too, and is in place again after close."""
+    heard: list[int] = []
+
+    def mine(number: int, frame: object) -> None:
+        heard.append(number)
+
+    before = signal.signal(signal.SIGTERM, mine)
+    try:
+        context = PreemptContext().start()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert context.should_preempt() is True
+        context.close()
+        assert heard == [signal.SIGTERM]
+        assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    """nohup ignores what it ignores: such a signal is left alone."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        context = PreemptContext().start()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert context.should_preempt() is False
+        context.close()
+    finally:
+        signal.signal(signal.SIGTERM, before)

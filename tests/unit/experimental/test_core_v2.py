@@ -1,0 +1,148 @@
+"""core_v2: a run that describes itself, with its output and its end on record."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from determined.core import _context
+from determined.experimental import core_v2
+from determined.store.messages import LogLine, RunStateReport
+from tests.fakes import MemoryLink
+
+
+@pytest.fixture
+def link(monkeypatch: pytest.MonkeyPatch) -> MemoryLink:
+    link = MemoryLink()
+    monkeypatch.setattr(_context, "choose_link", lambda run: link)
+    return link
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    core_v2.close()
+
+
+CONFIG = core_v2.Config(name="mine", hparams={"lr": 0.1}, data={"path": "x"})
+
+
+def test_the_module_is_the_context(link: MemoryLink) -> None:
+    """Contract 10: init() sets the module's attributes; close() takes them away again."""
+    core_v2.init(config=CONFIG)
+    core_v2.train.report_training_metrics(1, {"loss": 1.0})
+    assert core_v2.info is not None
+    assert core_v2.info.trial.hparams == {"lr": 0.1}
+    assert core_v2.info.user_data == {"path": "x"}
+    assert core_v2.distributed.rank == 0
+    core_v2.close()
+    assert not hasattr(core_v2, "train")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_end_is_on_record(link: MemoryLink, fails: bool) -> None:
+    """C-70: COMPLETED after a normal end, ERROR after an exception."""
+
+    def run() -> None:
+        with core_v2.init_context(config=CONFIG):
+            if fails:
+                raise KeyError
+
+    if fails:
+        with pytest.raises(KeyError):
+            run()
+    else:
+        run()
+    assert [r.state for r in link.of(RunStateReport)] == ["RUNNING", "ERROR" if fails else "COMPLETED"]
+
+
+def test_output_is_shown_and_sent(link: MemoryLink, capsys: pytest.CaptureFixture[str]) -> None:
+    """C-71 and 10 Better: prints appear and are sent line by line with their own time; streams come back afterwards."""
+    before = (sys.stdout, sys.stderr, sys.excepthook, sys.exit)
+    with core_v2.init_context(config=CONFIG):
+        print("one")
+        print("two", file=sys.stderr)
+        print("10%\r50%\r100%")
+        print("no newline", end="")
+    assert (sys.stdout, sys.stderr, sys.excepthook, sys.exit) == before
+    shown = capsys.readouterr()
+    assert shown.out == "one\n10%\r50%\r100%\nno newline"
+    assert shown.err == "two\n"
+    lines = link.of(LogLine)
+    assert [(line.text, line.stream) for line in lines] == [
+        ("one", "stdout"),
+        ("two", "stderr"),
+        ("100%", "stdout"),
+        ("no newline", "stdout"),
+    ]
+    assert [line.time for line in lines] == sorted(line.time for line in lines)
+
+
+def test_printing_works_when_sending_does_not(link: MemoryLink, capsys: pytest.CaptureFixture[str]) -> None:
+    """10 Better: a link that refuses lines never blocks or breaks print."""
+    context = core_v2.init_context(config=CONFIG).start()
+    context._shipper.flush()
+    link.trouble = ValueError("no")
+    for i in range(5000):
+        print(i)
+    with pytest.raises(ValueError, match="no"):
+        context.close()
+    assert capsys.readouterr().out.count("\n") == 5000
+
+
+def test_it_needs_a_description() -> None:
+    """Contract 10: neither config nor defaults outside a cluster is a ValueError."""
+    with pytest.raises(ValueError, match="config="):
+        core_v2.init_context()
+
+
+def test_an_external_trial_needs_an_external_experiment() -> None:
+    """Contract 10: external trial id without external experiment id is a NotImplementedError."""
+    with pytest.raises(NotImplementedError, match="external_experiment_id"):
+        core_v2.init_context(config=core_v2.Config(external_trial_id="t"))
+
+
+def test_older_config_names_warn() -> None:
+    """Contract 10: DefaultConfig and UnmanagedConfig are aliases with a FutureWarning."""
+    with pytest.warns(FutureWarning, match=r"core_v2\.Config"):
+        core_v2.DefaultConfig(name="x")
+    with pytest.warns(FutureWarning, match=r"core_v2\.Config"):
+        core_v2.UnmanagedConfig(external_experiment_id="x")
+
+
+def test_a_run_has_an_address(home: Path) -> None:
+    """url_reverse_webui_exp_view() points at the run's records."""
+    core_v2.init(config=CONFIG)
+    address = core_v2.url_reverse_webui_exp_view()
+    core_v2.close()
+    assert address.startswith("file://")
+    assert Path(address.removeprefix("file://"), "reports.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "state"),
+    [
+        ("", 0, "COMPLETED"),
+        ("raise KeyError", 1, "ERROR"),
+        ("sys.exit(3)", 3, "ERROR"),
+        ("sys.exit(0)", 0, "COMPLETED"),
+    ],
+)
+def test_the_process_may_just_end(home: Path, ending: str, code: int, state: str) -> None:
+    """C-70: without close(), an uncaught exception or a failing sys.exit is ERROR, anything else COMPLETED."""
+    program = (
+        "import sys\nfrom determined.experimental import core_v2\n"
+        f"core_v2.init(config=core_v2.Config(name='x'))\nprint('hello')\n{ending}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert done.stdout == "hello\n"
+    (path,) = home.glob("runs/*/reports.jsonl")
+    reports = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [r["state"] for r in reports if r["report"] == "RunStateReport"] == ["RUNNING", state]
+    assert "hello" in [r["text"] for r in reports if r["report"] == "LogLine"]

@@ -1,0 +1,90 @@
+"""The front door: light to open, complete, and true to the checked-in list of public names."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import determined
+from determined import core, errors
+
+NAMES = Path(__file__).with_name("public_names.json")
+HEAVY = ("torch", "numpy", "sqlalchemy", "sqlite3", "fsspec", "pydantic", "psutil", "rich", "yaml", "alembic", "http")
+
+
+def loaded_after(code: str) -> set[str]:
+    """The modules that a new interpreter has after running `code`."""
+    program = f"{code}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_importing_loads_next_to_nothing() -> None:
+    """Decision 8: `import determined` loads no torch, numpy, SQL or HTTP, and only a handful of modules of its own."""
+    before = loaded_after("pass")
+    new = loaded_after("import determined") - before
+    assert [name for name in HEAVY if name in new] == []
+    assert len([name for name in new if name.split(".")[0] == "determined"]) <= 3
+    assert len(new) <= 40
+
+
+def test_rooms_work_without_importing_them_first() -> None:
+    """style.md 8: `det.core.X` works after `import determined as det` alone, and torch is still not loaded."""
+    code = "import determined as det\nassert det.core.init and det.core.PreemptMode and det.errors.CheckpointNotFound"
+    assert "torch" not in loaded_after(code)
+
+
+def test_a_run_that_needs_no_torch_loads_none() -> None:
+    """Core alone, reporting and storing a checkpoint, needs neither torch nor SQL."""
+    code = (
+        "import os, tempfile; os.environ['DET_HOME'] = tempfile.mkdtemp()\n"
+        "import determined as det\n"
+        "with det.core.init(tensorboard_mode=det.core.TensorboardMode.MANUAL) as c:\n"
+        "    c.train.report_training_metrics(1, {'loss': 1.0})\n"
+        "    with c.checkpoint.store_path({'steps_completed': 1}) as (path, _):\n"
+        "        (path / 'f').write_text('x')\n"
+    )
+    assert {"torch", "numpy", "sqlalchemy", "sqlite3"} & loaded_after(code) == set()
+
+
+@pytest.mark.parametrize("room", ["determined", "determined.core", "determined.errors"])
+def test_public_names_are_the_promised_ones(room: str) -> None:
+    """The checked-in list is the API: a name that comes or goes is a decision, not an accident."""
+    module = {"determined": determined, "determined.core": core, "determined.errors": errors}[room]
+    names = getattr(module, "__all__", None) or [
+        name for name, value in vars(module).items() if isinstance(value, type) and issubclass(value, Exception)
+    ]
+    assert sorted(names) == json.loads(NAMES.read_text())[room]
+    for name in names:
+        assert getattr(module, name) is not None
+        assert name in dir(module)
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    """Everything in the core menu says what it is."""
+    silent = [name for name in core.__all__ if not getattr(core, name).__doc__]
+    assert silent == []
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """A typo is told as Python tells it."""
+    with pytest.raises(AttributeError, match="module 'determined' has no attribute 'pytorhc'"):
+        determined.pytorhc  # noqa: B018 - looking is the point
+
+
+def test_log_format() -> None:
+    """core.md 0: the format of log lines is the known one."""
+    assert determined.LOG_FORMAT == "%(levelname)s: [%(process)s] %(name)s: %(message)s"
+
+
+def test_invalid_hp_takes_text() -> None:
+    """core.md 1.3: the message must be a str."""
+    assert str(determined.InvalidHP("too big")) == "too big"
+    with pytest.raises(TypeError, match="not int"):
+        determined.InvalidHP(5)  # type: ignore[arg-type]
