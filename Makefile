@@ -20,6 +20,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+demo: $(READY)  ## Train a real model on real data, with checkpoints
+	DET_HOME=demo-output $(BIN)/python examples/digits/train.py
+
 test: $(READY)  ## Run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
@@ -30,6 +33,9 @@ check: $(READY)  ## Lint, formatting, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(READY)  ## Measure, as ratios against hand-written code
+	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:  ## Remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
