@@ -16,7 +16,7 @@ from determined.errors import CollectiveError, CollectiveTimeout, LauncherError
 
 logger = logging.getLogger("determined.core")
 
-HANDSHAKE_SECONDS = 20.0
+HANDSHAKE_SECONDS = 10.0
 KEEPALIVE_SECONDS = 60
 
 
@@ -319,16 +319,16 @@ def _unreached(ip: str, port: int, waited: float, error: Exception) -> NoReturn:
 def _handshake(ip: str, port: int, deadline: float) -> Store:
     """Open the store. In a thread: torch waits for ever for a listener that accepts and says nothing."""
     outcome: list[Any] = []
+    patience = max(0.1, min(HANDSHAKE_SECONDS, deadline - time.monotonic()))
 
     def open_store() -> None:
         try:
-            outcome.append(_tcp_store(ip, port, is_master=False, timeout=timedelta(seconds=10)))
+            outcome.append(_tcp_store(ip, port, is_master=False, timeout=timedelta(seconds=patience)))
         except RuntimeError as error:
             outcome.append(error)
 
     thread = threading.Thread(target=open_store, name="determined-connect", daemon=True)
     thread.start()
-    patience = max(0.1, min(HANDSHAKE_SECONDS, deadline - time.monotonic()))
     thread.join(patience)
     if not outcome:
         raise CollectiveTimeout(

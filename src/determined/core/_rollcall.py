@@ -20,6 +20,7 @@ from determined.errors import CollectiveError, CollectiveTimeout
 
 SESSION = "session"
 SLICE_SECONDS = 0.2
+HEAR_SECONDS = 2.0
 SILENT = b"-"  # the slot of a rank that has made no call yet
 FOREIGN_SECONDS = 15.0  # longer than a chief that closes waits for its readers
 
@@ -94,6 +95,7 @@ def _call(connection: Connection, invitation: Invitation) -> Session:
         _wait_for_all(connection, session, invitation, present)
     except CollectiveError as error:
         post_abort(connection, session, error)
+        _let_them_hear(connection, session)
         raise
     members = [asdict(present[rank]) for rank in range(invitation.me.size)]
     listed = json.dumps(members).encode()
@@ -148,6 +150,16 @@ def _wait_for_all(connection: Connection, session: Session, invitation: Invitati
         time.sleep(0.005)
 
 
+def _let_them_hear(connection: Connection, session: Session) -> None:
+    """The store may end with us: give those who came a moment to read why nothing comes of it."""
+    deadline = time.monotonic() + HEAR_SECONDS
+    while connection.ends_with_chief and time.monotonic() < deadline:
+        came, heard = (int(connection.find(session.path(what)) or 0) for what in ("came", "heard"))
+        if heard >= came:
+            return
+        time.sleep(0.01)
+
+
 # The part of the others.
 
 
@@ -195,6 +207,7 @@ def _join(connection: Connection, announcement: bytes, invitation: Invitation) -
         return None
     if error := find_abort(connection, session):
         raise error
+    connection.count(session.path("came"))
     try:
         if chief.size != me.size:
             raise CollectiveError(
@@ -212,6 +225,7 @@ def _join(connection: Connection, announcement: bytes, invitation: Invitation) -
         raise CollectiveError(f"rank 0 ended or gave up while the ranks were meeting. {error}") from error
     except CollectiveError as error:
         post_abort(connection, session, error)
+        connection.count(session.path("heard"))
         raise
 
 
