@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,39 +81,57 @@ class Rows:
         self._folded = 0
         self._fold_at = 1
         self._limit = 0
+        self._width = -1  # how many metrics there are; known with the first batch, and of no use after a problem
+        self._appends: list[tuple[str, Callable[[Any], None]]] = []
 
     def fresh(self) -> Rows:
         """An empty one like this."""
         return Rows(self._method, rank=self._rank, raises=self._raises, kept=self._kept, validation=self._validation)
 
     def add(self, metrics: Any, records: int | None = None) -> None:
-        """Take in one batch's result."""
-        if self.problem is not None:
-            return
-        if not isinstance(metrics, dict) and not isinstance(metrics, Mapping):
-            self._refuse(TypeError(self._wrong_type(metrics)))
-            return
-        if not self.batches:
-            self._begin(metrics)
-        elif metrics.keys() != self._waiting.keys():
+        """Take in one batch's result. This runs once per batch: all that can wait is left to `fold()`."""
+        if type(metrics) is not dict or len(metrics) != self._width:
+            metrics = self._admit(metrics)
+            if metrics is None:
+                return
+        try:
+            for name, append in self._appends:
+                value = metrics[name]
+                if isinstance(value, torch.Tensor):
+                    # A fresh result of this batch can be kept as it is. A view would keep its base alive, and what
+                    # needs no gradient may be a buffer that the next batch writes into.
+                    append(value.detach() if value.requires_grad and value._base is None else value.detach().clone())
+                else:
+                    append(value if isinstance(value, _FROZEN) else _frozen(value))
+        except KeyError:
             self._refuse(ValueError(self._other_names(metrics)))
             return
-        waiting = self._waiting
-        for name, value in metrics.items():
-            if isinstance(value, torch.Tensor):
-                # A fresh result of this batch can be kept as it is. A view would keep its base alive, and what needs no
-                # gradient may be a buffer that the next batch writes into.
-                fresh = value.requires_grad and value._base is None
-                waiting[name].append(value.detach() if fresh else value.detach().clone())
-            else:
-                waiting[name].append(value if isinstance(value, _FROZEN) else _frozen(value))
         if self._validation:
             self._weights.append(records)
         if records:
             self.records += records
         self.batches += 1
         if self.batches == self._fold_at:
-            self.fold()
+            try:
+                self.fold()
+            except Exception as error:  # noqa: BLE001  a stop is where ranks can hear of it
+                self._refuse(error)
+
+    def _admit(self, metrics: Any) -> Mapping[str, Any] | None:
+        """The result as a dict that fits the others; None if it cannot be used, or no other can any more."""
+        if self.problem is not None:
+            return None
+        if isinstance(metrics, torch.Tensor) and not self._validation:
+            metrics = {"loss": metrics}
+        if not isinstance(metrics, Mapping):
+            self._refuse(TypeError(self._wrong_type(metrics)))
+            return None
+        if not self.batches:
+            self._begin(metrics)
+        elif len(metrics) != self._width:
+            self._refuse(ValueError(self._other_names(metrics)))
+            return None
+        return metrics
 
     def fold(self) -> None:
         """Turn waiting values into running sums."""
@@ -125,7 +143,7 @@ class Rows:
             self._columns[name].fold(values, self._folded, self._weights)
             if self._kept:
                 self._columns[name].forget(self._limit)
-            self._waiting[name] = []
+            values.clear()
         if known := [weight for weight in self._weights if weight is not None]:
             self.lengths = (min([*self.lengths, *known]), max([*self.lengths, *known]))
         if self._kept is None:
@@ -163,8 +181,8 @@ class Rows:
         count = min([self.batches, *lengths] if self._kept is None else [self._limit, self.batches, *lengths])
         rows: list[dict[str, Any]] = [{} for _ in range(count)]
         for (name, column), length in zip(self._columns.items(), lengths, strict=True):
-            values = itertools.chain.from_iterable(_items(chunk.values) for chunk in column.history)
-            for row, value in zip(rows, itertools.islice(values, length - count, None), strict=True):
+            values = [item for chunk in column.history for item in _items(chunk.values)]
+            for row, value in zip(rows, values[length - count :], strict=True):
                 row[name] = value
         return rows
 
@@ -185,6 +203,8 @@ class Rows:
     def _begin(self, metrics: Mapping[str, Any]) -> None:
         self._columns = {name: _Running(self._rank, self._kept != 0, self._validation) for name in metrics}
         self._waiting = {name: [] for name in metrics}
+        self._appends = [(name, values.append) for name, values in self._waiting.items()]
+        self._width = len(metrics)
         self._plan(metrics.values())
 
     def _plan(self, row: Any) -> None:
@@ -200,6 +220,7 @@ class Rows:
     def _refuse(self, problem: Exception) -> None:
         if self._raises:
             raise problem
+        self._width = -1
         self.problem = problem  # the other ranks wait at the stop; they hear of it there
 
     def _wrong_type(self, metrics: Any) -> str:
@@ -344,7 +365,7 @@ def _nan_last(number: Any) -> tuple[bool, Any]:
 
 def _runs(values: list[Any]) -> Iterator[torch.Tensor | list[Any]]:
     """Neighbours that can be treated as one: tensors of one kind stacked, and everything else as a list."""
-    tensors = all(isinstance(value, torch.Tensor) for value in values) and not values[0].is_meta
+    tensors = set(map(type, values)) == {torch.Tensor} and not values[0].is_meta
     if tensors and len({value.dtype for value in values}) == 1:
         try:
             yield _dense(torch.stack(values))
@@ -367,10 +388,10 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
-def _items(values: Any) -> Iterator[Any]:
+def _items(values: Any) -> list[Any]:
     if isinstance(values, np.ndarray):
-        return (values[i, ...] for i in range(len(values)))  # an array even where the value had no dimension
-    return iter(values)
+        return [values[i, ...] for i in range(len(values))]  # an array even where the value had no dimension
+    return list(values)
 
 
 def _size(value: Any) -> int:

@@ -98,7 +98,7 @@ class TrainingWindow:
 
     def add(self, metrics: torch.Tensor | Mapping[str, Any], records: int = 0) -> None:
         """Take in one batch's result: a dict, or a tensor that becomes `loss`. The user's dict is not touched."""
-        self._rows.add({"loss": metrics} if isinstance(metrics, torch.Tensor) else metrics, records)
+        self._rows.add(metrics, records)
 
     def close(self, reducers: _PyTorchReducerContext | None = None) -> WindowResult:
         """End the window: average over batches and ranks, run the training reducers, start afresh. Collective."""
