@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from determined.pytorch._sums import Array, Partial, Total, fetch, fsum, numeric_array, rebuild, short, wide
+from determined.pytorch._sums import Array, Partial, Total, fetch, fsum, numeric_array, rebuild, short, to_numpy, wide
 
 _FOLD = 256  # batches between two foldings into the running sums
 _ELEMENTS = 1 << 22  # waiting and kept values stay below this many elements: large tensors fold and fade sooner
@@ -98,9 +98,10 @@ class Rows:
             for name, append in self._appends:
                 value = metrics[name]
                 if isinstance(value, torch.Tensor):
-                    # A fresh result of this batch can be kept as it is. A view would keep its base alive, and what
-                    # needs no gradient may be a buffer that the next batch writes into.
-                    append(value.detach() if value.requires_grad and value._base is None else value.detach().clone())
+                    # A fresh result of this batch can be kept as it is. A view would keep its base alive, what needs
+                    # no gradient may be a buffer that the next batch writes into, and so is what a CUDA graph returns.
+                    fresh = value.requires_grad and value.is_cpu and value._base is None
+                    append(value.detach() if fresh else value.detach().clone())
                 else:
                     append(value if isinstance(value, _FROZEN) else _frozen(value))
         except KeyError:
@@ -391,7 +392,8 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
 def _items(values: Any) -> list[Any]:
     if isinstance(values, np.ndarray):
         return [values[i, ...] for i in range(len(values))]  # an array even where the value had no dimension
-    return list(values)
+    # What is still a tensor here has no data, or none that numpy could have.
+    return [None if isinstance(value, torch.Tensor) else to_numpy(value) for value in values]
 
 
 def _size(value: Any) -> int:

@@ -397,6 +397,19 @@ def test_odd_tensors_are_handled_or_named():
         )
     result = window.close()
     assert result.metrics == {"sparse": 0.5, "complex": None, "meta": None}
+    assert result.batch_metrics[0]["meta"] is None
+    assert result.batch_metrics[0]["sparse"].tolist() == [[1, 0], [0, 1]]
+
+
+def test_tensors_inside_lists_and_dicts_become_numpy():
+    """A list of tensors is a list of numbers; what a batch shows holds no tensor."""
+    window = TrainingWindow()
+    window.add({"pair": [torch.tensor(1.0), torch.tensor(3.0)], "deep": {"x": torch.ones(1)}})
+    result = window.close()
+    assert result.metrics == {"pair": 2.0, "deep": None}
+    assert [type(v) for v in (*result.batch_metrics[0]["pair"], result.batch_metrics[0]["deep"]["x"])] == [
+        np.ndarray
+    ] * 3
 
 
 def test_types_may_change_between_batches():
