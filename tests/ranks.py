@@ -128,7 +128,7 @@ def try_processes(
     machines: Sequence[int] | None = None,
     env: Mapping[str, str] | None = None,
     env_of_rank: Mapping[int, Mapping[str, str]] | None = None,
-    torchrun: bool = False,
+    torchrun: bool | Sequence[str] = False,
     bare: bool = False,
     arguments: Sequence[Any] = (),
     timeout: float = 60,
@@ -141,7 +141,7 @@ def try_processes(
         machines: Their sizes; one machine unless told.
         env: More variables for all of them.
         env_of_rank: More variables for some of them.
-        torchrun: Start them with torch's launcher instead of with its variables.
+        torchrun: Start them with torch's launcher, perhaps with more options, instead of with its variables.
         bare: Call `body(*arguments)`, which makes its own context.
         arguments: More arguments, which go through JSON.
         timeout: Seconds after which they are killed.
@@ -159,7 +159,8 @@ def try_processes(
         }
         if torchrun:
             launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"]
-            command = [*launcher, *command[1:]]
+            options = [] if torchrun is True else torchrun
+            command = [*launcher, *options, *command[1:]]
             variables = [common]
         else:
             port = stack.enter_context(free_port())
