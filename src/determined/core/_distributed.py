@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import json
@@ -23,7 +24,6 @@ from determined.errors import CollectiveError
 T = TypeVar("T")
 
 DEFAULT_PORT = 12360
-PULL_PORT_DISTANCE = 16
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 PORT_VARIABLE = "INTER_TRAIN_PROCESS_COMM_PORT_1"
 
@@ -178,7 +178,7 @@ class DistributedContext:
             distributed = DistributedContext.from_deepspeed()
         """
         ranks = _from_environment(
-            "DeepSpeed's launcher", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"
+            "A launcher for DeepSpeed", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"
         )
         if "MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ:
             return cls._at(ranks, functools.partial(_launcher_store, ranks), timeout)
@@ -328,7 +328,8 @@ class DistributedContext:
         try:
             value = function()
         except BaseException as error:
-            self._channel.broadcast("run_on_chief", (None, _sendable(error)))
+            with contextlib.suppress(CollectiveError):
+                self._channel.broadcast("run_on_chief", (None, _sendable(error)))
             raise
         self._channel.broadcast("run_on_chief", (value, None))
         return value
@@ -425,12 +426,17 @@ def _from_environment(launcher: str, *names: str) -> Ranks:
 
 def _own_store(ranks: Ranks, chief_ip: str, port: int, deadline: float) -> _meeting.Connection:
     if ranks.rank == 0:
-        return _meeting.host(chief_ip, port, change=f"{PORT_VARIABLE} or pub_port=, the same on every rank")
+        return _meeting.host(
+            chief_ip,
+            port,
+            spans_machines=ranks.local_size != ranks.size,
+            change=f"{PORT_VARIABLE} or pub_port=, the same on every rank",
+        )
     return _meeting.connect(chief_ip, port, deadline=deadline)
 
 
 def _launcher_store(ranks: Ranks, deadline: float) -> _meeting.Connection:
-    return _meeting.launcher_store(ranks.rank, deadline=deadline)
+    return _meeting.launcher_store(ranks.rank, deadline=deadline, spans_machines=ranks.local_size != ranks.size)
 
 
 def _port() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import logging
 import os
 import socket
@@ -120,10 +121,10 @@ class ConnectionLost(CollectiveError):
     """Nobody answers where the ranks meet."""
 
 
-def host(ip: str, port: int, *, change: str) -> Connection:
+def host(ip: str, port: int, *, spans_machines: bool, change: str) -> Connection:
     """Host the store at one address of this machine. `change` says what to change if the port is taken."""
     return Connection(
-        _serve(ip, port, change),
+        _serve(ip, port, change, spans_machines=spans_machines),
         prefix="determined",
         place=_place(ip, port),
         probe=None,
@@ -148,7 +149,7 @@ def connect(
     )
 
 
-def launcher_store(rank: int, *, deadline: float) -> Connection:
+def launcher_store(rank: int, *, deadline: float, spans_machines: bool) -> Connection:
     """The store of a job that torchrun or a like launcher started.
 
     In order: the store of the process group if there is one, the store of torchrun's agent, or one that rank 0 hosts at
@@ -163,7 +164,7 @@ def launcher_store(rank: int, *, deadline: float) -> Connection:
     if rank != 0 or _agent_hosts():
         return connect(ip, port, deadline=deadline, prefix=prefix, ends_with_chief=not _agent_hosts(), is_ours=False)
     return Connection(
-        _serve_for_process(ip, port),
+        _serve_for_process(ip, port, spans_machines),
         prefix=prefix,
         place=_place(ip, port),
         probe=None,
@@ -176,9 +177,11 @@ def variable(name: str, launcher: str = "torchrun") -> str:
     """What the launcher said."""
     value = os.environ.get(name)
     if value is None:
+        start = "Start this script with `torchrun --nproc_per_node 2 train.py`"
+        use = start if launcher == "torchrun" else "Under torchrun use DistributedContext.from_torch_distributed()"
         raise LauncherError(
-            f"{name} is not set. {launcher} sets it for every process it starts: start this script with "
-            f"{_command(launcher)}, or use DistributedContext() in a single process."
+            f"{name} is not set. {launcher} sets it for every process it starts. {use}; a single process needs no more "
+            "than DistributedContext()."
         )
     return value
 
@@ -190,11 +193,6 @@ def number(name: str, launcher: str = "torchrun") -> int:
         return int(value)
     except ValueError:
         raise LauncherError(f"{name}={value!r} is not a number; {launcher} sets it to one.") from None
-
-
-def _command(launcher: str) -> str:
-    commands = {"torchrun": "torchrun --nproc_per_node 2 train.py", "DeepSpeed's launcher": "deepspeed train.py"}
-    return f"`{commands[launcher]}`"
 
 
 def _agent_hosts() -> bool:
@@ -226,21 +224,22 @@ def _process_group_store(prefix: str) -> Connection:
 _servers: dict[tuple[str, int], Store] = {}
 
 
-def _serve_for_process(ip: str, port: int) -> Store:
+def _serve_for_process(ip: str, port: int, spans_machines: bool) -> Store:
     """A server at MASTER_PORT, kept until this process ends.
 
     Another rank may be done with its context and connect to it for init_process_group() at any time: taking it down in
     between would cut that connection.
     """
     if (ip, port) not in _servers:
-        _servers[ip, port] = _serve(ip, port, "the launcher's MASTER_PORT (torchrun --master-port)", shared=True)
+        change = "the launcher's MASTER_PORT (torchrun --master-port)"
+        _servers[ip, port] = _serve(ip, port, change, spans_machines=spans_machines, shared=True)
     return _tcp_store(ip, port, is_master=False)
 
 
-def _serve(ip: str, port: int, change: str, *, shared: bool = False) -> Store:
+def _serve(ip: str, port: int, change: str, *, spans_machines: bool, shared: bool = False) -> Store:
     options: dict[str, Any] = {"is_master": True, "multi_tenant": shared}
     try:
-        listener = _listen(ip, port)
+        listener = _listen(ip, port, spans_machines=spans_machines)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise CollectiveError(f"rank 0 cannot listen on {ip}:{port}: {error}. Check chief_ip.") from error
@@ -261,23 +260,25 @@ def _tcp_store(ip: str, port: int, **options: Any) -> Store:
     return cast(Store, store)  # whose annotations ask for str where it takes bytes
 
 
-def _listen(ip: str, port: int) -> socket.socket:
+def _listen(ip: str, port: int, *, spans_machines: bool) -> socket.socket:
     """A socket on the one interface needed, which keeps its connections alive while no rank has anything to say."""
-    addresses = socket.getaddrinfo(ip, port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, address = min(addresses, key=lambda found: found[0] != socket.AF_INET)
+    found = socket.getaddrinfo(ip, port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    everywhere = ("::" if family == socket.AF_INET6 else "0.0.0.0", port)
+    if spans_machines and ip != address[0] and ipaddress.ip_address(address[0]).is_loopback:
+        address = everywhere  # many machines take their own name for 127.0.1.1, where no other machine finds them
     listener = _socket(family, kind, protocol)
     try:
-        listener.bind(address)
-    except OSError as error:
-        if error.errno != errno.EADDRNOTAVAIL:
-            listener.close()
-            raise
-        logger.warning("%s is not an address of this machine; rank 0 listens on all its interfaces instead.", ip)
         try:
-            listener.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", port))
-        except OSError:
-            listener.close()
-            raise
+            listener.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            logger.warning("%s is not an address of this machine; rank 0 listens on all its interfaces instead.", ip)
+            listener.bind(everywhere)
+    except OSError:
+        listener.close()
+        raise
     listener.listen(1024)
     return listener
 

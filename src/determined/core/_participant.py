@@ -117,6 +117,9 @@ class Participant:
     def _ended(self, member: Member) -> CollectiveError:
         return CollectiveError(f"{member} is gone: its process has ended. See its own output for the reason.")
 
+    def _missed(self, member: Member, call: Call) -> CollectiveError:
+        return CollectiveError(f"{self._ended(member)} Rank {self.me.rank} waited for it in {call}.")
+
     # Waiting.
 
     def wait(self, ready: Callable[[], T | None], missing: Callable[[], list[Member]], call: Call) -> T:
@@ -135,7 +138,7 @@ class Participant:
             if waited > SPIN_SECONDS:
                 time.sleep(min(waited / 16, 0.02 if waited < 2 else 0.05))
                 if self._host_is_gone():
-                    raise self._ended(self._chief)
+                    raise self._missed(self._chief, call)
         return found
 
     def _problem(self, missing: list[Member], call: Call, waited: float) -> CollectiveError | None:
@@ -152,7 +155,7 @@ class Participant:
                     "Every rank must make the same calls before it closes; if it failed, see its own output."
                 )
             if member.is_gone(self.me):
-                return CollectiveError(f"{self._ended(member)} Rank {self.me.rank} waited for it in {call}.")
+                return self._missed(member, call)
         for member in missing[:8]:
             if other := self._crossed(member, call):
                 return CollectiveError(mismatch(member.rank, other, self.me.rank, call))

@@ -281,6 +281,22 @@ def test_a_listener_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monk
             other.accept()[0].close()
 
 
+@pytest.mark.parametrize(
+    ("ip", "spans_machines", "expected"),
+    [
+        ("127.0.0.1", False, "127.0.0.1"),
+        ("127.0.0.1", True, "127.0.0.1"),  # as told
+        ("localhost", False, "127.0.0.1"),
+        ("localhost", True, "0.0.0.0"),  # a name that means this machine only to itself
+        ("192.0.2.1", True, "0.0.0.0"),  # an address that is translated on the way
+    ],
+)
+def test_where_the_chief_listens(ip: str, spans_machines: bool, expected: str) -> None:
+    """Contract 2.5 Better: the interface that the others need, and no other if that one is known."""
+    with free_port() as port, _meeting._listen(ip, port, spans_machines=spans_machines) as listener:
+        assert listener.getsockname() == (expected, port)
+
+
 def test_the_port_of_another_job_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contract 2.5 Better: a rank that finds another, complete job at its address says so and leaves that job alone."""
     monkeypatch.setattr(_rollcall, "FOREIGN_SECONDS", 0.3)
