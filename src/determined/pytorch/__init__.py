@@ -5,8 +5,10 @@ from determined.pytorch._compat import _combine_and_average_training_metrics as 
 from determined.pytorch._compat import _convert_metrics_to_numpy as _convert_metrics_to_numpy
 from determined.pytorch._compat import _reduce_metrics as _reduce_metrics
 from determined.pytorch._compat import _simple_reduce_metrics as _simple_reduce_metrics
+from determined.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
 from determined.pytorch._data import DataLoader, TorchData, adapt_batch_sampler
 from determined.pytorch._data import _Data as _Data
+from determined.pytorch._lr_scheduler import LRScheduler
 from determined.pytorch._metrics import _prepare_metrics_reducers as _prepare_metrics_reducers
 from determined.pytorch._ready_made import CountReducer, MeanReducer, SumReducer
 from determined.pytorch._reducer import MetricReducer, Reducer
@@ -19,8 +21,11 @@ from determined.pytorch._to_device import data_length, to_device
 __all__ = [
     "CountReducer",
     "DataLoader",
+    "LRScheduler",
     "MeanReducer",
     "MetricReducer",
+    "PyTorchExperimentalContext",
+    "PyTorchTrialContext",
     "Reducer",
     "SumReducer",
     "TorchData",

@@ -1,0 +1,655 @@
+"""What a trial talks to: it wraps models and optimizers, takes their gradients, and knows hyperparameters and place."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from determined import core, errors
+from determined._info import TrialInfo
+from determined.core._context import _dummy_init
+from determined.pytorch import _precision
+from determined.pytorch._gradients import Gradients, distribute
+from determined.pytorch._hparams import sample_hparams
+from determined.pytorch._lr_scheduler import LRScheduler, stepping
+from determined.pytorch._models import plain_model
+from determined.pytorch._position import Position
+from determined.pytorch._reducer import _PyTorchReducerContext
+from determined.pytorch._to_device import to_device
+from determined.pytorch._writer import EventWriter
+
+logger = logging.getLogger("determined.pytorch")
+
+Model = TypeVar("Model", bound=nn.Module)
+AnyOptimizer = TypeVar("AnyOptimizer")
+AnyScheduler = TypeVar("AnyScheduler")
+AnyScaler = TypeVar("AnyScaler")
+
+
+class FlagTypeError(errors.DeterminedError, TypeError, AssertionError):
+    """A switch got something else than True or False."""
+
+
+class PyTorchTrialContext:
+    """What a `PyTorchTrial` gets in its constructor. `pytorch.init()` makes it.
+
+    Args:
+        core_context: The services of this process.
+        trial_seed: What the random streams of this trial start from.
+        hparams: Hyperparameters; None takes those that the process was started with, if any.
+        slots_per_trial: How many processes train this trial.
+        num_gpus: How many accelerators torch sees here; 0 keeps everything on the CPU.
+        exp_conf: The experiment config.
+        aggregation_frequency: Batches per update of the parameters.
+        steps_completed: Batches that were trained before this process started.
+        managed_training: False for a context that only loads a checkpoint: models are left where and as they are.
+        debug_enabled: More talk.
+        enable_tensorboard_logging: Whether metrics become TensorBoard files.
+
+    Example::
+
+        class MyTrial(PyTorchTrial):
+            def __init__(self, context: PyTorchTrialContext) -> None:
+                self.context = context
+                self.model = context.wrap_model(nn.Linear(1, 1))
+                self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.1))
+    """
+
+    def __init__(
+        self,
+        core_context: core.Context,
+        trial_seed: int | None,
+        hparams: dict[str, Any] | None,
+        slots_per_trial: int,
+        num_gpus: int,
+        exp_conf: dict[str, Any] | None,
+        aggregation_frequency: int,
+        steps_completed: int,
+        managed_training: bool,
+        debug_enabled: bool,
+        enable_tensorboard_logging: bool = True,
+    ) -> None:
+        if isinstance(aggregation_frequency, bool) or not isinstance(aggregation_frequency, int):
+            raise TypeError(f"aggregation_frequency is {aggregation_frequency!r}; expected an int of 1 or more.")
+        if aggregation_frequency < 1:
+            raise ValueError(
+                f"aggregation_frequency is {aggregation_frequency}; expected 1 or more batches per update."
+            )
+        self._core = core_context
+        self.distributed = core_context.distributed
+        self._trial_info = _trial_info(core_context)
+        if hparams is None and managed_training and self._trial_info is not None:
+            hparams = self._trial_info.hparams
+        self._trial_seed = trial_seed
+        self._hparams = hparams
+        self._exp_conf = exp_conf
+        self._batch_sizes = _batch_sizes(hparams, slots_per_trial)
+        self._steps_completed = steps_completed
+        self.is_managed = managed_training
+        self.is_debugging = debug_enabled
+        self.device = _choose_device(num_gpus, self.distributed.size, self.distributed.local_rank)
+
+        self.models: list[nn.Module] = []
+        self.optimizers: list[Any] = []
+        self.lr_schedulers: list[LRScheduler] = []
+        self.scaler: Any = None
+        self.profiler: torch.profiler.profile | None = None
+        self.position = Position()
+        self.gradients = Gradients(self.position, aggregation_frequency, always_updates=not managed_training)
+        self.reducers = _PyTorchReducerContext(
+            self.distributed.allgather, rank=self.distributed.rank, size=self.distributed.size, device=self.device
+        )
+        self.wrap_reducer = self.reducers.wrap_reducer
+        self.default_fp16_compression = False
+        self.default_average_aggregated_gradients = True
+        self.auto_to_device = True
+        self.checks_datasets = True
+        self.experimental = PyTorchExperimentalContext(self)
+
+        self._amp_dtype: torch.dtype | None = None
+        self._uses_amp = False
+        self._uses_apex = False
+        self._stop_requested = False
+        self._logs_to_tensorboard = enable_tensorboard_logging
+        self._writer = EventWriter(self.get_tensorboard_path)
+        self._warned_types: set[type] = set()
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> PyTorchTrialContext:
+        """A context outside of training, for trying a trial's methods: hyperparameters drawn from this config.
+
+        Args:
+            config: An experiment config; `hyperparameters`, `reproducibility.experiment_seed` and
+                `resources.slots_per_trial` are looked at.
+
+        Example::
+
+            context = PyTorchTrialContext.from_config({"hyperparameters": {"lr": 0.1}})
+            context.get_hparam("lr")   # 0.1
+        """
+        seed = int((config.get("reproducibility") or {}).get("experiment_seed", 0))
+        return cls(
+            core_context=_dummy_init(),
+            trial_seed=seed,
+            hparams=sample_hparams(config.get("hyperparameters") or {}, seed),
+            slots_per_trial=int((config.get("resources") or {}).get("slots_per_trial", 1)),
+            num_gpus=0,
+            exp_conf=dict(config),
+            aggregation_frequency=1,
+            steps_completed=0,
+            managed_training=False,
+            debug_enabled=False,
+        )
+
+    @property
+    def core_context(self) -> core.Context:
+        """The services of this process, for this room."""
+        return self._core
+
+    # What the trial was given.
+
+    def get_global_batch_size(self) -> int:
+        """Records per batch over all slots: the hyperparameter `global_batch_size`, divisible by the slots."""
+        return self._known_batch_sizes()[0]
+
+    def get_per_slot_batch_size(self) -> int:
+        """Records per batch of one slot."""
+        return self._known_batch_sizes()[1]
+
+    def _known_batch_sizes(self) -> tuple[int, int]:
+        if self._batch_sizes is None:
+            raise ValueError(
+                "There is no batch size: hparams has no 'global_batch_size'. "
+                "Pass for example pytorch.init(hparams={'global_batch_size': 32})."
+            )
+        return self._batch_sizes
+
+    def get_experiment_config(self) -> dict[str, Any]:
+        """The experiment config; ValueError if there is none."""
+        if self._exp_conf is None:
+            raise ValueError("There is no experiment config. Pass one with pytorch.init(exp_conf={...}).")
+        return self._exp_conf
+
+    def get_data_config(self) -> dict[str, Any]:
+        """The `data` section of the experiment config."""
+        return self.get_experiment_config().get("data") or {}
+
+    def get_hparams(self) -> dict[str, Any]:
+        """All hyperparameters; ValueError if there are none."""
+        if self._hparams is None:
+            raise ValueError("There are no hyperparameters. Pass them with pytorch.init(hparams={...}).")
+        return self._hparams
+
+    def get_hparam(self, name: str) -> Any:
+        """One hyperparameter; ValueError if there is none of that name."""
+        hparams = self.get_hparams()
+        if name not in hparams:
+            raise ValueError(f"There is no hyperparameter {name!r}. There are {sorted(map(str, hparams))}.")
+        if name == "global_batch_size":
+            logger.warning(
+                "get_hparam('global_batch_size') is the size over all slots. To build a data loader use "
+                "context.get_per_slot_batch_size()."
+            )
+        return hparams[name]
+
+    def get_trial_seed(self) -> int:
+        """The seed that the random streams of this trial started from."""
+        if self._trial_seed is None:
+            raise errors.InternalException("This context was made without a seed. pytorch.init() always has one.")
+        return self._trial_seed
+
+    def get_initial_batch(self) -> int:
+        """How many batches were trained before this process started."""
+        return self._steps_completed
+
+    def get_experiment_id(self) -> int:
+        """The experiment's number; ValueError in a plain `python train.py`, which belongs to none."""
+        return self._known_trial("get_experiment_id").experiment_id
+
+    def get_trial_id(self) -> int:
+        """The trial's number; ValueError in a plain `python train.py`, which has none."""
+        return self._known_trial("get_trial_id").trial_id
+
+    def _known_trial(self, call: str) -> TrialInfo:
+        if self._trial_info is None:
+            raise ValueError(
+                f"{call}() has no answer: this process was not started by an experiment. "
+                "Guard it with `if determined.get_cluster_info():`."
+            )
+        return self._trial_info
+
+    # Wrapping.
+
+    def wrap_model(self, model: Model, **ddp_kwargs: Any) -> Model:
+        """Have this model trained, saved and restored: the returned one is the model to use.
+
+        It is moved to the device; with several ranks it becomes a `DistributedDataParallel`, which answers for the
+        attributes of the model inside. Checkpoints keep the names of the model as it was given.
+
+        Args:
+            model: The model, compiled or not.
+            ddp_kwargs: More arguments for DDP, for example `find_unused_parameters=True`; unused by one process.
+        """
+        self._before_apex("wrap_model")
+        if not isinstance(model, nn.Module):
+            raise errors.InvalidModelException(
+                f"wrap_model() got a {type(model).__name__}, expected a torch.nn.Module."
+            )
+        wrapped: Any = model
+        if self.is_managed:
+            wrapped = model.to(self.device)
+        if self._uses_amp:
+            wrapped = self.autocast_forward_pass(wrapped)
+        if self.is_managed and self.distributed.size > 1:
+            self._check_process_group()
+            wrapped = distribute(wrapped, self.device, **ddp_kwargs)
+        self.models.append(wrapped)
+        self.gradients.add_model(wrapped)
+        result: Model = wrapped
+        return result
+
+    def wrap_optimizer(
+        self,
+        optimizer: AnyOptimizer,
+        backward_passes_per_step: int = 1,
+        fp16_compression: bool | torch.dtype | None = None,
+        average_aggregated_gradients: bool | None = None,
+    ) -> AnyOptimizer:
+        """Have this optimizer stepped, saved and restored.
+
+        Args:
+            optimizer: Built from the parameters of wrapped models.
+            backward_passes_per_step: For older code; any number of backward passes adds up by itself.
+            fp16_compression: Halve what ranks exchange: True for float16, or `torch.bfloat16`.
+            average_aggregated_gradients: Divide by the aggregation frequency (the default), or sum.
+        """
+        self._before_apex("wrap_optimizer")
+        if backward_passes_per_step < 1:
+            raise errors.InvalidExperimentException(
+                f"backward_passes_per_step is {backward_passes_per_step}; expected 1 or more."
+            )
+        if fp16_compression is None:
+            fp16_compression = self.default_fp16_compression
+        if average_aggregated_gradients is None:
+            average_aggregated_gradients = self.default_average_aggregated_gradients
+        compression = torch.float16 if fp16_compression is True else fp16_compression or None
+        alone = not self.is_managed or self.distributed.size == 1
+        if not any(optimizer is known for known in self.optimizers):
+            self.optimizers.append(optimizer)
+        self.gradients.add_optimizer(optimizer, average_aggregated_gradients, None if alone else compression)
+        return optimizer
+
+    def wrap_lr_scheduler(
+        self, lr_scheduler: AnyScheduler, step_mode: LRScheduler.StepMode, frequency: int = 1
+    ) -> AnyScheduler:
+        """Have this scheduler stepped by the loop (see `LRScheduler`), saved and restored. Returns the same object.
+
+        Args:
+            lr_scheduler: Built on a wrapped optimizer.
+            step_mode: What it counts.
+            frequency: Every how many of these it steps.
+        """
+        wrapped = LRScheduler(lr_scheduler, step_mode, frequency)
+        if step_mode is not LRScheduler.StepMode.MANUAL_STEP and isinstance(
+            lr_scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau
+        ):
+            raise errors.InvalidExperimentException(
+                "ReduceLROnPlateau needs a metric to step, so it cannot step by itself. Wrap it with "
+                "LRScheduler.StepMode.MANUAL_STEP, and call step(metric) yourself."
+            )
+        optimizer = getattr(lr_scheduler, "optimizer", None)
+        if optimizer is not None and not any(optimizer is known for known in self.optimizers):
+            raise errors.InvalidExperimentException(
+                f"{type(lr_scheduler).__name__} steers a {type(optimizer).__name__} that was not wrapped. Build it on "
+                "what context.wrap_optimizer() returned."
+            )
+        self.lr_schedulers.append(wrapped)
+        return lr_scheduler
+
+    def wrap_scaler(self, scaler: AnyScaler) -> AnyScaler:
+        """Have your own gradient scaler saved and restored; scaling, unscaling and `update()` stay yours.
+
+        Pass it to `step_optimizer(..., scaler=scaler)`. Call it before the first `wrap_model`.
+        """
+        if self._uses_apex:
+            raise errors.InvalidExperimentException(
+                "wrap_scaler() and configure_apex_amp() are two ways to the same end. Use one of them."
+            )
+        if self.scaler is not None:
+            raise errors.InvalidExperimentException(
+                "There is a gradient scaler already, from wrap_scaler() or experimental.use_amp(). Call one, once."
+            )
+        if self.models:
+            raise errors.InvalidExperimentException(
+                "A gradient scaler comes before the models: call wrap_scaler() or experimental.use_amp() before the "
+                "first wrap_model()."
+            )
+        self.scaler = scaler
+        return scaler
+
+    def use_amp(self, dtype: torch.dtype | None = None) -> None:
+        """See `context.experimental.use_amp()`."""
+        chosen = _precision.autocast_dtype(self.device, dtype)
+        scaler = self.wrap_scaler(_precision.new_scaler(self.device, chosen))
+        self._amp_dtype = chosen
+        self._uses_amp = True
+        self._scale_with(scaler)
+
+    def configure_apex_amp(
+        self,
+        models: Any,
+        optimizers: Any,
+        enabled: bool | None = True,
+        opt_level: str | None = "O1",
+        cast_model_type: torch.dtype | None = None,
+        patch_torch_functions: bool | None = None,  # noqa: ARG002 - this and the next are apex's, and have no meaning here
+        keep_batchnorm_fp32: bool | str | None = None,  # noqa: ARG002
+        master_weights: bool | None = None,  # noqa: ARG002
+        loss_scale: float | str | None = None,
+        cast_model_outputs: torch.dtype | None = None,  # noqa: ARG002
+        num_losses: int | None = 1,  # noqa: ARG002
+        verbosity: int | None = 1,  # noqa: ARG002
+        min_loss_scale: float | None = None,  # noqa: ARG002
+        max_loss_scale: float | None = 2.0**24,  # noqa: ARG002
+    ) -> tuple[Any, Any]:
+        """Train in mixed precision, as older trials ask for it. It is done with `torch.amp`; apex is not needed.
+
+        Args:
+            models: One wrapped model, or a list of them.
+            optimizers: One wrapped optimizer, or a list of them.
+            enabled: False returns everything as it was.
+            opt_level: "O0" is full precision; all others run the models under autocast.
+            cast_model_type: What to compute in; float16 by default.
+            loss_scale: "dynamic", or the first scale.
+
+        Returns:
+            The models and optimizers.
+        """
+        if not enabled or not self.is_managed:
+            return models, optimizers
+        if self.scaler is not None and self.scaler.is_enabled():
+            raise errors.InvalidExperimentException(
+                "configure_apex_amp() with a gradient scaler: they are two ways to the same end. Use one of them."
+            )
+        _warn_future("configure_apex_amp() is an older name: call context.experimental.use_amp() before wrap_model().")
+        if self._uses_apex:
+            raise errors.InvalidExperimentException(
+                "configure_apex_amp() was called twice. Call it once, with all models and all optimizers."
+            )
+        self._uses_apex = True
+        if opt_level != "O0":
+            self._amp_dtype = _precision.autocast_dtype(self.device, cast_model_type)
+            for model in models if isinstance(models, (list, tuple)) else [models]:
+                self.autocast_forward_pass(plain_model(model))
+            options = {"init_scale": float(loss_scale)} if isinstance(loss_scale, (int, float)) else {}
+            self.scaler = _precision.new_scaler(self.device, self._amp_dtype, **options)
+            self._scale_with(self.scaler)
+        return models, optimizers
+
+    def autocast_forward_pass(self, to_wrap: Model) -> Model:
+        """The same model; its forward pass now runs in reduced precision, and returns float32.
+
+        For models whose wrapping you do yourself; `experimental.use_amp()` does it for all that are wrapped later.
+        """
+        dtype = self._amp_dtype if self._uses_amp or self._uses_apex else _precision.autocast_dtype(self.device, None)
+        return _precision.autocast_forward(to_wrap, self.device, dtype)
+
+    def _scale_with(self, scaler: Any) -> None:
+        # A disabled scaler changes nothing, and asking it would cost something on every batch.
+        self.gradients.scaler = scaler if scaler.is_enabled() else None
+
+    def _before_apex(self, call: str) -> None:
+        if self._uses_apex:
+            raise errors.InvalidExperimentException(
+                f"{call}() comes before configure_apex_amp(), which has to see all models and optimizers."
+            )
+
+    def _check_process_group(self) -> None:
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            raise errors.InvalidExperimentException(
+                f"There are {self.distributed.size} ranks but no torch process group, so each would train a model of "
+                "its own. Open the context with pytorch.init() under torchrun, or call "
+                "torch.distributed.init_process_group() first."
+            )
+
+    # Gradients.
+
+    def backward(
+        self,
+        loss: torch.Tensor,
+        gradient: torch.Tensor | None = None,
+        retain_graph: bool = False,
+        create_graph: bool = False,
+    ) -> None:
+        """Compute the gradients of a loss and add them to those there are. Instead of `loss.backward()`.
+
+        Args:
+            loss: What to differentiate.
+            gradient: As in `Tensor.backward`; needed unless the loss is a single number.
+            retain_graph: Keep the graph for another pass.
+            create_graph: Make the gradients differentiable; keeps the graph.
+        """
+        self.gradients.backward(loss, gradient, retain_graph, create_graph)
+
+    def step_optimizer(
+        self,
+        optimizer: Any,
+        clip_grads: Callable[[Iterator[Any]], Any] | None = None,
+        auto_zero_grads: bool = True,
+        scaler: Any | None = None,
+        *,
+        closure: Callable[[], Any] | None = None,
+    ) -> None:
+        """Update the parameters of one optimizer, once per batch. Instead of `optimizer.step()` and `zero_grad()`.
+
+        With `aggregation_frequency=n` it does nothing but on every n-th batch.
+
+        Args:
+            optimizer: A wrapped one.
+            clip_grads: Gets the list of parameters before the step, for example to clip their gradients.
+            auto_zero_grads: Drop the gradients after the step; with False that is up to you.
+            scaler: Your own scaler, if one was wrapped.
+            closure: Computes the loss and its gradients anew, for optimizers such as LBFGS that need it.
+
+        Example::
+
+            context.step_optimizer(optimizer, lambda parameters: nn.utils.clip_grad_norm_(parameters, 1.0))
+        """
+        self.gradients.step(optimizer, clip_grads, auto_zero_grads, scaler, closure)
+
+    def finish_batch(self) -> Callable[[int], None] | None:
+        """What has to follow each `train_batch`, given its index; None if nothing has to. For the loop."""
+        frequency = self.gradients.aggregation_frequency
+        maybe = [stepping(scheduler, frequency, self.position.epoch_length) for scheduler in self.lr_schedulers]
+        steps = [step for step in maybe if step is not None]
+        if self.gradients.scaler is not None:
+            update_scaler = self.gradients.update_scaler
+            steps.insert(0, lambda _batch_idx: update_scaler())
+        if not steps:
+            return None
+        if frequency == 1 and len(steps) == 1:
+            return steps[0]
+
+        def finish(batch_idx: int) -> None:
+            if (batch_idx + 1) % frequency == 0:
+                for step in steps:
+                    step(batch_idx)
+
+        return finish
+
+    # Where training is.
+
+    def current_train_batch(self) -> int:
+        """The batch being trained, or trained last, from 0."""
+        return self.position.current("current_train_batch()")
+
+    def current_train_epoch(self) -> int:
+        """The epoch of that batch, from 0."""
+        self._current_in_epoch("current_train_epoch()")
+        return self.position.epoch_idx
+
+    def is_epoch_start(self) -> bool:
+        """Whether that batch is the first of its epoch."""
+        self._current_in_epoch("is_epoch_start()")
+        return self.position.starts_epoch
+
+    def is_epoch_end(self) -> bool:
+        """Whether that batch is the last of its epoch."""
+        self._current_in_epoch("is_epoch_end()")
+        return self.position.ends_epoch
+
+    def _current_in_epoch(self, question: str) -> None:
+        self.position.current(question)
+        if self.position.epoch_length is None:
+            raise errors.InternalException(f"{question} has no answer before the training data loader exists.")
+
+    def to_device(self, data: Any) -> Any:
+        """A batch with its tensors on this context's device. The loop does this to every batch by itself."""
+        return to_device(data, self.device, self._warned_types)
+
+    # Reducers.
+
+    def reset_reducers(self) -> None:
+        """A window or a validation begins. For the loop."""
+        self.reducers.reset_reducers()
+
+    def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
+        """The reducers' metrics, the same on every rank. For the loop. Collective."""
+        return self.reducers.reduce_metrics(for_training)
+
+    # Stopping, events, profiling.
+
+    def set_stop_requested(self, stop_requested: bool) -> None:
+        """Ask for training to end, with a checkpoint, at the next boundary; False takes it back. Any rank may ask."""
+        _check_flag("set_stop_requested", stop_requested)
+        logger.info("A stop of this trial was %s.", "requested" if stop_requested else "taken back")
+        self._stop_requested = stop_requested
+
+    def get_stop_requested(self) -> bool:
+        """Whether `set_stop_requested` asked for training to end."""
+        return self._stop_requested
+
+    def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
+        """Whether metrics become TensorBoard files. Your own `get_tensorboard_writer()` works either way."""
+        _check_flag("set_enable_tensorboard_logging", enable_tensorboard_logging)
+        self._logs_to_tensorboard = enable_tensorboard_logging
+
+    def get_enable_tensorboard_logging(self) -> bool:
+        """Whether metrics become TensorBoard files."""
+        return self._logs_to_tensorboard
+
+    def get_tensorboard_path(self) -> Path:
+        """The directory of this run's event files; it exists, and lies outside of your code."""
+        return self._core.train.get_tensorboard_path()
+
+    def get_tensorboard_writer(self) -> Any:
+        """A `SummaryWriter` for events of your own, beside those of the metrics; the same object each time."""
+        return self._writer.get()
+
+    def rotate_tensorboard_writer(self) -> None:
+        """Bring what was written into its file before files are copied. For the loop."""
+        self._writer.rotate()
+
+    def set_profiler(self, *args: Any, **kwargs: Any) -> None:
+        """Have torch's profiler watch training; its traces go to the TensorBoard directory.
+
+        Args:
+            args: As of `torch.profiler.profile`.
+            kwargs: As of `torch.profiler.profile`, but for `on_trace_ready`.
+        """
+        if "on_trace_ready" in kwargs:
+            raise TypeError(
+                "set_profiler() got on_trace_ready, and what becomes of traces is settled: they go to the TensorBoard "
+                "directory. Leave it out."
+            )
+        self.profiler = torch.profiler.profile(*args, on_trace_ready=self._keep_trace, **kwargs)
+
+    def _keep_trace(self, profiler: Any) -> None:
+        torch.profiler.tensorboard_trace_handler(str(self.get_tensorboard_path()))(profiler)
+
+    def close(self) -> None:
+        """Finish the event file. For `init()`."""
+        self._writer.close()
+
+
+class PyTorchExperimentalContext:
+    """Switches reached as `context.experimental`."""
+
+    def __init__(self, parent: PyTorchTrialContext) -> None:
+        self._parent = parent
+        self.wrap_reducer = parent.reducers.wrap_reducer  # born here, and older trials still look here
+
+    def use_amp(self, dtype: torch.dtype | None = None) -> None:
+        """Train in mixed precision: scaling, unscaling, autocast and `update()` all happen by themselves.
+
+        Call it before the first `wrap_model`.
+
+        Args:
+            dtype: `torch.bfloat16` works on any device, this CPU included. By default float16 on a GPU, and full
+                precision on a CPU.
+        """
+        self._parent.use_amp(dtype)
+
+    def disable_dataset_reproducibility_checks(self) -> None:
+        """Allow torch's own data loaders; shuffling, sharding, repeating and skipping are then up to you."""
+        self._parent.checks_datasets = False
+
+    def disable_auto_to_device(self) -> None:
+        """Get batches as the loader made them; `context.to_device(batch)` moves one."""
+        self._parent.auto_to_device = False
+
+
+def _trial_info(core_context: core.Context) -> TrialInfo | None:
+    info = core_context.info
+    return info.trial if info is not None and info.task_type == "TRIAL" else None
+
+
+def _batch_sizes(hparams: Mapping[str, Any] | None, slots: int) -> tuple[int, int] | None:
+    """Records per batch over all slots, and of one slot; None if the hyperparameters do not say."""
+    size = (hparams or {}).get("global_batch_size")
+    if not size:
+        return None
+    if not isinstance(size, int) or isinstance(size, bool):
+        raise errors.InvalidExperimentException(f"global_batch_size is {size!r}, expected an int.")
+    slots = max(slots, 1)
+    if size < slots:
+        raise errors.InvalidExperimentException(
+            f"global_batch_size={size} is smaller than slots_per_trial={slots}, so some slots would receive no "
+            f"records. Use at least {slots}, or fewer slots."
+        )
+    per_slot = size // slots
+    if per_slot * slots != size:
+        logger.warning(
+            "global_batch_size=%d does not divide by %d slots: each gets %d records, %d in all.",
+            size,
+            slots,
+            per_slot,
+            per_slot * slots,
+        )
+    return per_slot * slots, per_slot
+
+
+def _choose_device(num_gpus: int, size: int, local_rank: int) -> torch.device:
+    accelerator = torch.accelerator.current_accelerator(check_available=True) if num_gpus else None
+    if accelerator is None:
+        return torch.device("cpu")
+    # A launcher may show each process its own device alone; then there is just one to take.
+    index = local_rank % torch.accelerator.device_count() if size > 1 else 0
+    if size > 1:
+        torch.accelerator.set_device_index(index)
+    return torch.device(accelerator.type, index)
+
+
+def _check_flag(call: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise FlagTypeError(f"{call}() takes True or False, not {value!r}.")
+
+
+def _warn_future(message: str) -> None:
+    warnings.warn(message, FutureWarning, stacklevel=3)

@@ -1,0 +1,289 @@
+"""How gradients travel: from the loss to the parameters, over ranks and batches, through clipping to the optimizer."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from determined import errors
+from determined.pytorch._position import Position
+
+Clip = Callable[[Any], Any]
+Closure = Callable[[], Any]
+
+
+class DistributedModel(DistributedDataParallel):
+    """DDP that answers for the attributes of the module inside, so that a trial need not know of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module":
+                raise
+            return getattr(super().__getattr__("module"), name)
+
+
+def distribute(model: nn.Module, device: torch.device, **ddp_options: Any) -> nn.Module:
+    """The model, kept equal on all ranks: in DDP, or merely made equal now if it has nothing to train. Collective."""
+    if any(parameter.requires_grad for parameter in model.parameters()):
+        if device.type != "cpu":
+            ddp_options.setdefault("device_ids", [device])
+        return DistributedModel(model, **ddp_options)
+    for tensor in (*model.parameters(), *model.buffers()):
+        torch.distributed.broadcast(tensor.detach(), src=0)
+    return model
+
+
+@dataclasses.dataclass
+class _Registered:
+    """A wrapped optimizer, and what was found out about it when it was wrapped."""
+
+    optimizer: Any
+    averages: bool
+    clears_plainly: bool  # its zero_grad() is torch's, so gradients can be dropped without calling it
+
+
+class Gradients:
+    """The gradients of one trial: aggregated over `aggregation_frequency` batches, then handed to the optimizers.
+
+    Args:
+        position: Where training is.
+        aggregation_frequency: Batches per update; groups are aligned to the first batch of the trial.
+        always_updates: Every step is an update, as in a context that was made to load a checkpoint.
+    """
+
+    def __init__(self, position: Position, aggregation_frequency: int = 1, *, always_updates: bool = False) -> None:
+        self.aggregation_frequency = aggregation_frequency
+        self.scaler: torch.amp.GradScaler | None = None
+        self.scaler_has_stepped = False
+        self._position = position
+        self._always_updates = always_updates
+        self._registered: dict[int, _Registered] = {}
+        self._distributed: list[DistributedDataParallel] = []
+
+    def add_model(self, model: nn.Module) -> None:
+        """Take note of a model that may exchange gradients."""
+        if isinstance(model, DistributedDataParallel):
+            self._distributed.append(model)
+
+    def add_optimizer(self, optimizer: Any, averages: bool, compression: torch.dtype | None = None) -> None:
+        """Take note of an optimizer that will step.
+
+        Args:
+            optimizer: The optimizer.
+            averages: Divide by the aggregation frequency, rather than sum.
+            compression: In what its gradients travel between ranks.
+        """
+        clears_plainly = isinstance(optimizer, Optimizer) and (
+            type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)
+        )
+        self._registered[id(optimizer)] = _Registered(optimizer, averages, clears_plainly)
+        if compression is not None:
+            self._compress(optimizer, compression)
+
+    def is_update(self, batch_idx: int) -> bool:
+        """Whether optimizers step on this batch."""
+        return (batch_idx + 1) % self.aggregation_frequency == 0
+
+    @contextlib.contextmanager
+    def accumulating(self) -> Iterator[None]:
+        """Keep gradients on their ranks; around forward and backward, as DDP decides in the forward pass."""
+        with contextlib.ExitStack() as stack:
+            for model in self._distributed:
+                stack.enter_context(model.no_sync())
+            yield
+
+    def backward(
+        self, loss: torch.Tensor, gradient: torch.Tensor | None, retain_graph: bool, create_graph: bool
+    ) -> None:
+        """Add the gradients of this loss."""
+        if self.scaler is not None:
+            loss = self.scaler.scale(loss)
+        loss.backward(gradient, retain_graph or create_graph, create_graph)  # type: ignore[no-untyped-call]
+
+    def step(
+        self,
+        optimizer: Any,
+        clip_grads: Clip | None = None,
+        auto_zero_grads: bool = True,
+        scaler: Any = None,
+        closure: Closure | None = None,
+    ) -> None:
+        """Update the parameters and drop their gradients, if this batch ends its group."""
+        entry = self._registered.get(id(optimizer))
+        if entry is None:
+            raise errors.InvalidExperimentException(
+                f"step_optimizer() got a {type(optimizer).__name__} that was not wrapped, so it would be missing from "
+                "checkpoints. Pass it through context.wrap_optimizer() in __init__."
+            )
+        if self._position.batch_idx is None and not self._always_updates:
+            self._position.current("step_optimizer()")  # raises
+        scaler = scaler or self.scaler
+        if self.aggregation_frequency > 1 or scaler is not None or closure is not None or clip_grads is not None:
+            if not self._prepare(entry, clip_grads, auto_zero_grads, scaler, closure):
+                return
+        else:
+            optimizer.step()
+        if auto_zero_grads:
+            if entry.clears_plainly:
+                for group in optimizer.param_groups:
+                    for parameter in group["params"]:
+                        parameter.grad = None
+            else:
+                optimizer.zero_grad()
+
+    def _prepare(
+        self, entry: _Registered, clip_grads: Clip | None, auto_zero_grads: bool, scaler: Any, closure: Closure | None
+    ) -> bool:
+        """Average, unscale, clip and step; False if this batch does not end its group."""
+        optimizer, group_size = entry.optimizer, self.aggregation_frequency
+        if group_size > 1:
+            if not auto_zero_grads:
+                raise errors.InvalidExperimentException(
+                    f"step_optimizer(auto_zero_grads=False) with aggregation_frequency={group_size}: gradients must be "
+                    "cleared after each group, or they would count twice. Leave auto_zero_grads out."
+                )
+            if closure is not None:
+                raise errors.InvalidExperimentException(
+                    f"step_optimizer(closure=...) with aggregation_frequency={group_size}: a closure computes its own "
+                    "gradients, so those of earlier batches have no place. Use aggregation_frequency=1."
+                )
+            if not self._always_updates and not self.is_update(self._position.current("step_optimizer()")):
+                return False
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        if entry.averages and group_size > 1:
+            _divide([parameter.grad for parameter in parameters if parameter.grad is not None], group_size)
+        if closure is not None:
+            _step_with_closure(optimizer, closure, clip_grads, parameters, scaler)
+            return True
+        if clip_grads is not None:
+            if self.scaler is not None:
+                scaler.unscale_(optimizer)
+            clip_grads(parameters)
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            self.scaler_has_stepped = True
+        return True
+
+    def update_scaler(self) -> None:
+        """Let the context's own scaler learn from the steps of this batch; without a step it has nothing to learn."""
+        if self.scaler is not None and self.scaler_has_stepped:
+            self.scaler_has_stepped = False
+            self.scaler.update()
+
+    # Gradients that wait for the rest of their group are state. They belong to this rank: save them for each.
+
+    def state_dict(self) -> dict[str, Any]:
+        """Gradients that wait for an update, by optimizer and parameter, on this rank; empty if none do."""
+        waiting = [[parameter.grad for parameter in parameters] for parameters in self._parameters()]
+        if all(gradient is None for gradients in waiting for gradient in gradients):
+            return {}
+        return {
+            "optimizers": [
+                [None if gradient is None else gradient.detach() for gradient in gradients] for gradients in waiting
+            ]
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue with these waiting gradients, and no others."""
+        saved: list[list[torch.Tensor | None]] | None = state_dict.get("optimizers")
+        parameters = self._parameters()
+        if saved is None:
+            saved = [[None] * len(mine) for mine in parameters]
+        _check_fit(saved, parameters)
+        for mine, gradients in zip(parameters, saved, strict=True):
+            for parameter, gradient in zip(mine, gradients, strict=True):
+                parameter.grad = None if gradient is None else gradient.to(parameter.device, copy=True)
+
+    def _parameters(self) -> list[list[torch.Tensor]]:
+        return [
+            [parameter for group in entry.optimizer.param_groups for parameter in group["params"]]
+            for entry in self._registered.values()
+        ]
+
+    def _compress(self, optimizer: Any, dtype: torch.dtype) -> None:
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+        hooks: dict[torch.dtype, Any] = {
+            torch.float16: default_hooks.fp16_compress_hook,
+            torch.bfloat16: default_hooks.bf16_compress_hook,
+        }
+        if dtype not in hooks:
+            raise ValueError(f"fp16_compression={dtype}: use True for float16, or torch.bfloat16.")
+        trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        for model in self._distributed:
+            if any(id(parameter) in trained for parameter in model.parameters()):
+                model.register_comm_hook(None, hooks[dtype])
+
+
+def average_waiting(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The waiting gradients that each rank continues with when their number has changed: the mean of all ranks'."""
+    filled = [state["optimizers"] for state in states if state]
+    if not filled:
+        return {}
+
+    def mean(gradients: tuple[torch.Tensor | None, ...]) -> torch.Tensor | None:
+        present = [gradient for gradient in gradients if gradient is not None]
+        return sum(present[1:], present[0]) / len(states) if present else None
+
+    return {
+        "optimizers": [
+            [mean(gradients) for gradients in zip(*ranks, strict=True)] for ranks in zip(*filled, strict=True)
+        ]
+    }
+
+
+@torch.no_grad()
+def _divide(gradients: list[torch.Tensor], number: int) -> None:
+    dense = [gradient for gradient in gradients if gradient.layout is torch.strided]
+    if dense:
+        torch._foreach_div_(dense, number)
+    if len(dense) < len(gradients):
+        for gradient in gradients:
+            if gradient.layout is not torch.strided:
+                gradient.div_(number)
+
+
+def _step_with_closure(
+    optimizer: Any, closure: Closure, clip_grads: Clip | None, parameters: list[torch.Tensor], scaler: Any
+) -> None:
+    if scaler is not None and scaler.is_enabled():
+        raise errors.InvalidExperimentException(
+            "step_optimizer() got a closure and a gradient scaler, and torch's scaler takes no closure. "
+            "Use bfloat16, which needs no scaler, or an optimizer without a closure."
+        )
+
+    def clipped() -> Any:
+        loss = closure()
+        if clip_grads is not None:
+            clip_grads(parameters)
+        return loss
+
+    optimizer.step(clipped)
+
+
+def _check_fit(saved: Sequence[Sequence[torch.Tensor | None]], parameters: list[list[torch.Tensor]]) -> None:
+    if [len(gradients) for gradients in saved] != [len(mine) for mine in parameters]:
+        raise errors.InvalidCheckpointException(
+            f"The checkpoint holds waiting gradients of {[len(gradients) for gradients in saved]} parameters by "
+            f"optimizer, this trial's have {[len(mine) for mine in parameters]}. Wrap the same optimizers in the same "
+            "order, or omit latest_checkpoint."
+        )
+    wrong = [
+        f"optimizer {number}, parameter {place}: saved {tuple(gradient.shape)}, here {tuple(parameter.shape)}"
+        for number, (gradients, mine) in enumerate(zip(saved, parameters, strict=True))
+        for place, (gradient, parameter) in enumerate(zip(gradients, mine, strict=True))
+        if gradient is not None and gradient.shape != parameter.shape
+    ]
+    if wrong:
+        raise errors.InvalidCheckpointException("Waiting gradients have other shapes: " + "; ".join(wrong))

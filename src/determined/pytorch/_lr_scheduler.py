@@ -1,0 +1,137 @@
+"""When a learning rate scheduler steps. The loop asks after every batch; the answer is a pure function of its index."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable
+from typing import Any
+
+
+class LRScheduler:
+    """A learning rate scheduler that steps by itself while training. `context.wrap_lr_scheduler()` makes one.
+
+    Automatic steps come after `train_batch`, and only after batches on which optimizers step: with
+    `aggregation_frequency=n` those of a group of n batches come together, after its last.
+
+    Args:
+        scheduler: Any object with `step()`, usually of `torch.optim.lr_scheduler`.
+        step_mode: What is counted.
+        frequency: Every how many of these it steps.
+
+    Raises:
+        TypeError: `step_mode` is no `LRScheduler.StepMode`.
+        ValueError: `frequency` is below 1.
+
+    Example::
+
+        decay = torch.optim.lr_scheduler.StepLR(optimizer, step_size=10)
+        LRScheduler(decay, LRScheduler.StepMode.STEP_EVERY_EPOCH, frequency=2)
+    """
+
+    class StepMode(enum.Enum):
+        """What a scheduler counts."""
+
+        STEP_EVERY_EPOCH = 1
+        """Epochs; with aggregation, at the last update before the next one falls into a later epoch."""
+        STEP_EVERY_BATCH = 2
+        """Batches of one slot."""
+        MANUAL_STEP = 3
+        """Nothing: the trial calls `step()`."""
+        STEP_EVERY_OPTIMIZER_STEP = 4
+        """Updates: batches divided by the aggregation frequency."""
+
+    def __init__(self, scheduler: Any, step_mode: StepMode, frequency: int = 1) -> None:
+        if not isinstance(step_mode, LRScheduler.StepMode):
+            raise TypeError(
+                f"step_mode is {step_mode!r}, expected one of LRScheduler.StepMode, for example "
+                "LRScheduler.StepMode.STEP_EVERY_BATCH."
+            )
+        try:
+            self.frequency = operator.index(frequency)
+        except TypeError:
+            raise TypeError(f"frequency is {frequency!r}; expected an int of 1 or more.") from None
+        if self.frequency < 1:
+            raise ValueError(f"frequency is {frequency}; a scheduler steps every 1 or more, never less.")
+        self.scheduler = scheduler
+        self.step_mode = step_mode
+
+    def step(self, *args: Any, **kwargs: Any) -> None:
+        """Step the scheduler now."""
+        self.scheduler.step(*args, **kwargs)
+
+    def get_last_lr(self) -> Any:
+        """The learning rates that the scheduler set last."""
+        return self.scheduler.get_last_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scheduler's state."""
+        state: dict[str, Any] = self.scheduler.state_dict()
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a saved state."""
+        self.scheduler.load_state_dict(state_dict)
+
+    def __repr__(self) -> str:
+        return f"LRScheduler({type(self.scheduler).__name__}, {self.step_mode.name}, frequency={self.frequency})"
+
+
+def count_steps(
+    step_mode: LRScheduler.StepMode,
+    *,
+    frequency: int,
+    aggregation_frequency: int,
+    epoch_length: int | None,
+    batch_idx: int,
+) -> int:
+    """How often a scheduler steps after this batch; 0 after a batch on which no optimizer steps.
+
+    Args:
+        step_mode: What it counts.
+        frequency: Every how many of these it steps.
+        aggregation_frequency: Batches per update.
+        epoch_length: Batches per epoch; None if epochs do not end.
+        batch_idx: The batch, from 0.
+    """
+    modes = LRScheduler.StepMode
+    trained = batch_idx + 1
+    if trained % aggregation_frequency:
+        return 0
+    if step_mode is modes.STEP_EVERY_BATCH:
+        return trained // frequency - (trained - aggregation_frequency) // frequency
+    if step_mode is modes.STEP_EVERY_OPTIMIZER_STEP:
+        return int(trained // aggregation_frequency % frequency == 0)
+    if step_mode is modes.STEP_EVERY_EPOCH and epoch_length is not None:
+        epochs, epochs_at_next_update = batch_idx // epoch_length, (batch_idx + aggregation_frequency) // epoch_length
+        return epochs_at_next_update // frequency - epochs // frequency
+    return 0
+
+
+def stepping(
+    scheduler: LRScheduler, aggregation_frequency: int, epoch_length: int | None
+) -> Callable[[int], None] | None:
+    """What to call with the index of each update batch; None if the scheduler never steps by itself."""
+    mode, frequency = scheduler.step_mode, scheduler.frequency
+    if mode is LRScheduler.StepMode.MANUAL_STEP:
+        return None
+    step = scheduler.scheduler.step
+    if frequency == 1 and (
+        mode is LRScheduler.StepMode.STEP_EVERY_OPTIMIZER_STEP
+        or (mode is LRScheduler.StepMode.STEP_EVERY_BATCH and aggregation_frequency == 1)
+    ):
+        return lambda _batch_idx: step()
+
+    def step_if_due(batch_idx: int) -> None:
+        for _ in range(
+            count_steps(
+                mode,
+                frequency=frequency,
+                aggregation_frequency=aggregation_frequency,
+                epoch_length=epoch_length,
+                batch_idx=batch_idx,
+            )
+        ):
+            step()
+
+    return step_if_due
