@@ -187,7 +187,7 @@ class DataLoader(Generic[T_co]):
             return lambda _: _unmeasured(self.batch_sampler, seed, start, stride, repeat)
         if repeat:
             return lambda _: _repeated(cut, start, stride)
-        return lambda number: (Place(number, *batch) for batch in _order.read_batches(cut, number, start, stride))
+        return lambda number: ((number, *batch) for batch in _order.read_batches(cut, number, start, stride))
 
     def _options(self, batch_sampler: Any) -> dict[str, Any]:
         return {
@@ -240,7 +240,7 @@ def _repeated(cut: _order.Batching, start: int, stride: int) -> Iterator[Place]:
                 f"Epoch {epoch} has no batch, so repeating would never yield anything. Is the dataset empty?"
             )
         for position, indices in _order.read_batches(cut, epoch, start, stride):
-            yield Place(epoch, position, indices)
+            yield epoch, position, indices
         taken = len(range(start, batches, stride))
         start += taken * stride - batches
         epoch += 1
@@ -251,7 +251,7 @@ def _unmeasured(batch_sampler: Any, seed: int, start: int, stride: int, repeat: 
     source = samplers.RepeatBatchSampler(batch_sampler) if repeat else batch_sampler
     batches = _batch_rng.isolated_iterator(source, "sampler", seed)
     for number, indices in islice(enumerate(batches), start, None, stride):
-        yield Place(0, number, indices)
+        yield 0, number, indices
 
 
 def _check_known_to_torch(options: dict[str, Any]) -> None:

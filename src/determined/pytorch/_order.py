@@ -92,7 +92,7 @@ class Shuffled:
         if epoch != self._epoch:
             self._permutation = Permutation(len(self._sampler), self._seed, epoch)
             self._epoch = epoch
-        return list(self._permutation.spans(spans))
+        return self._permutation.spans(spans)
 
 
 class Sampled:

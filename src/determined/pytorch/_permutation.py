@@ -7,7 +7,6 @@ yields: changing them reshuffles the epochs of runs that are under way.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from determined.pytorch import _batch_rng
 
 WHOLE_LIMIT = 1 << 18
-"""Up to this many records an order is drawn whole: 2 MB and a few milliseconds, and uniform beyond doubt."""
+"""Up to this many records an order is drawn whole: 10 MB and 10 milliseconds, and uniform beyond doubt."""
 
 # Odd constants of the 64-bit finaliser known as splitmix64.
 _MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -24,7 +23,6 @@ _SHIFT_1 = np.uint64(30)
 _SHIFT_2 = np.uint64(27)
 _HALF = np.uint64(32)
 
-Indices = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64]
 
 
@@ -44,11 +42,11 @@ class Permutation:
 
     def __init__(self, length: int, seed: int, epoch: int) -> None:
         self._length = length
-        self._whole: Indices | None = None
+        self._whole: list[int] | None = None
         words = _batch_rng.digest("shuffle", seed, epoch, size=64)
         if length <= WHOLE_LIMIT:
             # RandomState, because numpy promises never to change what it draws.
-            self._whole = np.random.RandomState(np.frombuffer(words, "<u4")).permutation(length).astype(np.int64)
+            self._whole = np.random.RandomState(np.frombuffer(words, "<u4")).permutation(length).tolist()
         else:
             self._network = _Feistel(length, np.frombuffer(words, "<u8").astype(np.uint64))
 
@@ -58,28 +56,24 @@ class Permutation:
     def __getitem__(self, positions: slice) -> list[int]:
         """The records at a slice of positions."""
         if self._whole is not None:
-            return self._indices(self._whole[positions])
-        return self._indices(self._walk(np.arange(*positions.indices(self._length), dtype=np.uint64)))
+            return self._whole[positions]
+        return self._walk(np.arange(*positions.indices(self._length), dtype=np.uint64))
 
     def spans(self, spans: list[tuple[int, int]]) -> list[list[int]]:
         """The records of many spans (start, stop) of positions; cheaper than one by one."""
         if self._whole is not None:
-            return [self._indices(self._whole[start:stop]) for start, stop in spans]
+            return [self._whole[start:stop] for start, stop in spans]
         starts, stops = np.array(spans, dtype=np.uint64).reshape(-1, 2).T
         ends = np.cumsum(stops - starts)
         shifts = np.repeat(stops - ends, (stops - starts).astype(np.int64))
-        flat = self._indices(self._walk(np.arange(len(shifts), dtype=np.uint64) + shifts))
+        flat = self._walk(np.arange(len(shifts), dtype=np.uint64) + shifts)
         return [flat[end + start - stop : end] for end, (start, stop) in zip(ends.tolist(), spans, strict=True)]
 
-    def _walk(self, positions: _Words) -> _Words:
+    def _walk(self, positions: _Words) -> list[int]:
         """Permute until the number is a record again: the network permutes a few more numbers than there are."""
         found = self._network(positions)
         while (outside := np.flatnonzero(found >= self._length)).size:
             found[outside] = self._network(found[outside])
-        return found
-
-    @staticmethod
-    def _indices(found: npt.NDArray[Any]) -> list[int]:
         records: list[int] = found.tolist()
         return records
 

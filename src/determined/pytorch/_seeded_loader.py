@@ -6,21 +6,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from determined.pytorch import _batch_rng
 
-
-class Place(NamedTuple):
-    """One batch to read: where it stands, which decides its random streams, and the indices in it."""
-
-    epoch: int
-    position: int
-    indices: Any
-
+Place = tuple[int, int, Any]
+"""One batch to read: its epoch and position, which decide its random streams, and the indices in it."""
 
 Passes = Callable[[int], Iterator[Place]]
 """The batches of pass number n."""
@@ -108,52 +102,52 @@ class _BatchReader(Dataset[Any]):
     def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any], purpose: str, seed: int) -> None:
         self.dataset = dataset
         self.seeds_streams = False
+        self._reads_batches = bool(getattr(dataset, "__getitems__", None))
         self._collate = collate
         self._purpose = purpose
         self._seed = seed
 
     def __getitems__(self, place: Place) -> Any:  # torch hands over the whole batch here
+        epoch, position, indices = place
         if self.seeds_streams:
-            _batch_rng.seed_streams("batch", self._purpose, self._seed, place.epoch, place.position)
-        try:
-            return self._collate(self._read(place.indices))
-        except StopIteration as error:  # torch would take it for the end of the epoch
-            raise RuntimeError(f"StopIteration came out of {self._where(place)}.") from error
-        except Exception as error:
-            _add_note(error, f"This came out of {self._where(place)}.")
-            raise
-
-    def _read(self, indices: Any) -> Any:
-        fetch = getattr(self.dataset, "__getitems__", None)
-        if fetch:
-            return fetch(indices)
-        remaining = iter(indices)
+            _batch_rng.seed_streams("batch", self._purpose, self._seed, epoch, position)
         dataset = self.dataset
+        remaining: Iterator[Any] | None = None
         try:
-            return [dataset[index] for index in remaining]
-        except StopIteration as error:
-            raise RuntimeError(f"StopIteration came out of {self._record(indices, remaining)}.") from error
+            if self._reads_batches:
+                records = dataset.__getitems__(indices)
+            else:
+                remaining = iter(indices)
+                records = [dataset[index] for index in remaining]
+                remaining = None
+            return self._collate(records)
+        except StopIteration as error:  # torch would take it for the end of the epoch
+            raise RuntimeError(f"StopIteration came out of {self._culprit(place, remaining)}.") from error
         except Exception as error:
-            _add_note(error, f"It was raised by {self._record(indices, remaining)}.")
+            _add_note(error, f"This came out of {self._culprit(place, remaining)}.")
             raise
 
-    def _record(self, indices: Any, remaining: Iterator[Any]) -> str:
+    def _culprit(self, place: Place, remaining: Iterator[Any] | None) -> str:
+        """Which record failed, or, if it cannot be told, which batch."""
+        batch, indices = self._where(place), place[2]
+        if remaining is None:
+            return batch
         number = len(indices) - operator.length_hint(remaining, len(indices)) - 1
-        name = type(self.dataset).__name__
         if not 0 <= number < len(indices):
-            return name
+            return batch
         try:
             size = f", whose length is {len(self.dataset)}"
         except TypeError:
             size = ""
-        return f"{name}[{indices[number]!r}]{size}"
+        return f"{type(self.dataset).__name__}[{indices[number]!r}]{size}, in {batch}"
 
     def _where(self, place: Place) -> str:
-        records = repr(place.indices)
+        epoch, position, indices = place
+        records = repr(indices)
         if len(records) > 200:
             records = records[:200] + " ..."
         name = type(self.dataset).__name__
-        return f"the batch of records {records} of {name} (epoch {place.epoch}, position {place.position})"
+        return f"the batch of records {records} of {name} (epoch {epoch}, position {position})"
 
 
 def _as_is(batch: Any) -> Any:

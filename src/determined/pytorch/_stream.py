@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from determined._types import Json, Stateful
 from determined.pytorch import _batch_rng, _order, samplers
@@ -24,20 +24,12 @@ TRAINING = "build_training_data_loader"
 VALIDATION = "build_validation_data_loader"
 
 
-class Step(NamedTuple):
-    """One batch of one rank, and where the epoch stands after it."""
-
-    epoch: int
-    start: int
-    stop: int
-    position_after: int
-    starts_epoch: bool
-    ends_epoch: bool
-    is_stand_in: bool
+Step = tuple[int, int, int, bool, bool, bool]
+"""What `OrderedStream` knows of a batch being read: epoch, position before and after, starts, ends, stands in."""
 
 
 class TrainingStream(ABC, Iterator[Any]):
-    """Training batches of one rank, for ever. The properties tell of the batch that `next()` returned last.
+    """Training batches of one rank, for ever. The attributes tell of the batch that `next()` returned last.
 
     Example::
 
@@ -50,29 +42,17 @@ class TrainingStream(ABC, Iterator[Any]):
 
     epoch_length: int
     """Steps of a whole epoch, the same on every rank; `sys.maxsize` if unknown."""
+    epoch_idx: int = 0
+    """The epoch that the last batch belongs to."""
+    starts_epoch: bool = False
+    """The last batch was the first of its epoch."""
+    ends_epoch: bool = False
+    """The last batch was the last of its epoch."""
+    is_stand_in: bool = False
+    """The last batch is another rank's: this one had none left, and takes part so that the others need not wait."""
 
     @abstractmethod
     def __next__(self) -> Any: ...
-
-    @property
-    @abstractmethod
-    def epoch_idx(self) -> int:
-        """The epoch that the last batch belongs to."""
-
-    @property
-    @abstractmethod
-    def starts_epoch(self) -> bool:
-        """The last batch was the first of its epoch."""
-
-    @property
-    @abstractmethod
-    def ends_epoch(self) -> bool:
-        """The last batch was the last of its epoch."""
-
-    @property
-    def is_stand_in(self) -> bool:
-        """The last batch is another rank's: this one had none left, and takes part so that the others need not wait."""
-        return False
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -81,6 +61,10 @@ class TrainingStream(ABC, Iterator[Any]):
     @abstractmethod
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where `state_dict()` was taken."""
+
+    @abstractmethod
+    def step_back(self) -> None:
+        """Take the last batch back, which was not trained after all: the position is again before it."""
 
     @abstractmethod
     def close(self) -> None:
@@ -221,96 +205,90 @@ class OrderedStream(TrainingStream):
             )
 
     def _seek(self, batches_trained: int) -> None:
-        self._epoch, step = divmod(batches_trained, self.epoch_length)
+        epoch, step = divmod(batches_trained, self.epoch_length)
         if self._cut is None:
-            self._position = batches_trained * self._size
+            self._go_to(0, batches_trained * self._size)
         else:
-            self._position = self._deal.taken_by(step, self._cut.order.expected_length())
-        self._forget()
+            self._go_to(epoch, self._deal.taken_by(step, self._cut.order.expected_length()))
 
-    def _forget(self) -> None:
+    def _go_to(self, epoch: int, position: int) -> None:
         self.close()
-        self._last = Step(self._epoch, 0, 0, self._position, False, False, False)
+        self.epoch_idx, self._before, self._position = epoch, position, position
+        self.starts_epoch = self.ends_epoch = self.is_stand_in = False
 
     def __next__(self) -> Any:
         if self._batches is None:
             self._batches = iter(self._loader.open(lambda _: self._places(), seed=self._seed))
         batch = next(self._batches)
-        self._last = step = self._read_ahead.popleft()
-        if step.ends_epoch:
-            self._epoch, self._position = step.epoch + 1, 0
-        else:
-            self._epoch, self._position = step.epoch, step.position_after
+        step = self._read_ahead.popleft()
+        self.epoch_idx, self._before, self._position, self.starts_epoch, self.ends_epoch, self.is_stand_in = step
         return batch
 
-    def _places(self) -> Iterator[Place]:
-        for step, indices in self._unmeasured() if self._cut is None else self._measured(self._cut):
-            self._read_ahead.append(step)
-            yield Place(step.epoch, step.start, indices)
+    def step_back(self) -> None:
+        self._go_to(self.epoch_idx, self._before)
 
-    def _measured(self, cut: _order.Batching) -> Iterator[tuple[Step, Any]]:
-        epoch, position = self._epoch, self._position
-        per_block = max(1, _order.BLOCK // cut.batch_size)
+    def _next_place(self) -> tuple[int, int]:
+        """Epoch and position of the batch to come."""
+        return (self.epoch_idx + 1, 0) if self.ends_epoch else (self.epoch_idx, self._position)
+
+    def _places(self) -> Iterator[Place]:
+        return self._unmeasured() if self._cut is None else self._measured(self._cut)
+
+    def _measured(self, cut: _order.Batching) -> Iterator[Place]:
+        epoch, position = self._next_place()
         empty = 0
-        while empty < 2:  # one may be: a smaller world or batch size can find an epoch at its end
-            length = cut.order.length(epoch)
-            steps = self._steps(epoch, position, length)
+        while empty < 2:  # one may be: with another batch size, what was left of an epoch may not make a batch
             empty += 1
-            while block := list(islice(steps, per_block)):
+            for spans, steps in self._blocks(epoch, position, cut.order.length(epoch)):
                 empty = 0
-                yield from zip(block, cut.order.read(epoch, [(step.start, step.stop) for step in block]), strict=True)
+                self._read_ahead.extend(steps)
+                for span, indices in zip(spans, cut.order.read(epoch, spans), strict=True):
+                    yield epoch, span[0], indices
             epoch, position = epoch + 1, 0
         raise ValueError(f"{TRAINING}() returned a DataLoader whose epoch {epoch - 1} has no batch.")
 
-    def _steps(self, epoch: int, position: int, length: int) -> Iterator[Step]:
+    def _blocks(self, epoch: int, position: int, length: int) -> Iterator[tuple[list[_order.Span], list[Step]]]:
+        """The rest of an epoch for this rank, many steps at a time: what a step costs, every batch costs."""
         deal = self._deal
+        batch, full, first = deal.batch, deal.batch * self._size, self._rank * deal.batch
+        even = max(deal.steps(length - position) - 2, 0)  # only the last two rounds may be uneven
+        rounds = range(position, position + even * full, full)
+        per_block = max(1, _order.BLOCK // batch)
+        for begin in range(0, even, per_block):
+            block = rounds[begin : begin + per_block]
+            yield (
+                [(start + first, start + first + batch) for start in block],
+                [(epoch, start, start + full, start == 0, False, False) for start in block],
+            )
+        position += even * full
         while deal.usable(length - position) > 0:
-            left = length - position
-            part = deal.part(self._rank, left)
-            after = position + deal.taken(left)
-            yield Step(
-                epoch,
-                position + part.start,
-                position + part.stop,
-                after,
-                position == 0,
-                deal.usable(length - after) == 0,
-                part.is_stand_in,
+            part = deal.part(self._rank, length - position)
+            after = position + deal.taken(length - position)
+            is_last = deal.usable(length - after) == 0
+            yield (
+                [(position + part.start, position + part.stop)],
+                [(epoch, position, after, position == 0, is_last, part.is_stand_in)],
             )
             position = after
 
-    def _unmeasured(self) -> Iterator[tuple[Step, Any]]:
+    def _unmeasured(self) -> Iterator[Place]:
         """A batch sampler without a length: one epoch that never ends, read forward from its beginning."""
         batches = _batch_rng.isolated_iterator(
             samplers.RepeatBatchSampler(self._loader.batch_sampler), "sampler", self._seed
         )
         first = self._position + self._rank
         for number, indices in islice(enumerate(batches), first, None, self._size):
-            after = number - self._rank + self._size
-            yield Step(0, number, number + 1, after, number < self._size, False, False), indices
-
-    @property
-    def epoch_idx(self) -> int:
-        return self._last.epoch
-
-    @property
-    def starts_epoch(self) -> bool:
-        return self._last.starts_epoch
-
-    @property
-    def ends_epoch(self) -> bool:
-        return self._last.ends_epoch
-
-    @property
-    def is_stand_in(self) -> bool:
-        return self._last.is_stand_in
+            before = number - self._rank
+            self._read_ahead.append((0, before, before + self._size, before == 0, False, False))
+            yield 0, number, indices
 
     def state_dict(self) -> dict[str, Any]:
+        epoch, position = self._next_place()
         state: dict[str, Json] = {
             "version": 1,
             "seed": self._seed,
-            "epoch": self._epoch,
-            "position": self._position,
+            "epoch": epoch,
+            "position": position,
             "unit": self._unit(),
             "length": self._length(),
         }
@@ -326,21 +304,21 @@ class OrderedStream(TrainingStream):
             return
         if state_dict["seed"] != self._seed:
             self._use_seed(state_dict["seed"])  # the order that was begun is finished
-        self._epoch, self._position = state_dict["epoch"], state_dict["position"]
+        position = state_dict["position"]
         saved, now = (state_dict["unit"], state_dict["length"]), (self._unit(), self._length())
-        if saved != now and self._position:
+        if saved != now and position:
             logger.warning(
                 "The checkpoint stopped at %d of %s %s, and an epoch now has %s %s: it goes on at about the same "
                 "place, but records may be repeated or missed until the next epoch.",
-                self._position,
+                position,
                 saved[1],
                 saved[0],
                 now[1],
                 now[0],
             )
             if saved[1] and now[1]:
-                self._position = self._position * now[1] // saved[1]
-        self._forget()
+                position = position * now[1] // saved[1]
+        self._go_to(state_dict["epoch"], position)
 
     def _unit(self) -> str:
         return "batches" if self._cut is None else self._cut.order.unit
@@ -380,6 +358,8 @@ class ForeignStream(TrainingStream):
                 self._start()
                 continue
             self._is_fresh = False
+            self.epoch_idx, place = divmod(self._batches_trained, self.epoch_length)
+            self.starts_epoch, self.ends_epoch = place == 0, place == self.epoch_length - 1
             self._batches_trained += 1
             return batch
 
@@ -404,18 +384,6 @@ class ForeignStream(TrainingStream):
             )
         self._is_placed = True
 
-    @property
-    def epoch_idx(self) -> int:
-        return max(self._batches_trained - 1, 0) // self.epoch_length
-
-    @property
-    def starts_epoch(self) -> bool:
-        return self._batches_trained % self.epoch_length == 1 % self.epoch_length and self._batches_trained > 0
-
-    @property
-    def ends_epoch(self) -> bool:
-        return self._batches_trained % self.epoch_length == 0 and self._batches_trained > 0
-
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"version": 1, "batches": self._batches_trained}
         if isinstance(self._loader, Stateful):
@@ -429,6 +397,10 @@ class ForeignStream(TrainingStream):
         if "loader" in state_dict and isinstance(self._loader, Stateful):
             self._loader.load_state_dict(state_dict["loader"])
             self._is_placed = True
+
+    def step_back(self) -> None:
+        # The loader itself cannot be turned back; its next batch is another one, but the counting is right.
+        self._batches_trained = max(self._batches_trained - 1, 0)
 
     def close(self) -> None:
         self._batches = None

@@ -167,6 +167,30 @@ def test_state_is_plain_and_small() -> None:
     ] * 3
 
 
+@pytest.mark.parametrize("steps", range(8))
+def test_a_batch_can_be_taken_back(steps: int) -> None:
+    """One that raised was not trained, so the saved position is before it, also at the ends of epochs."""
+    loader = DataLoader(list(range(13)), 2, shuffle=True)
+    whole = stream(loader, rank=1, size=2)
+    taken(whole, steps)
+    before, again = saved(whole), taken(whole, 1)
+    whole.step_back()
+    assert saved(whole) == before
+    assert taken(whole, 1) == again
+
+
+def test_taking_back_at_the_start_changes_nothing() -> None:
+    """Nor does it for a loader that is not ours, whose count goes back."""
+    fresh = stream(DataLoader(list(range(4))), batches_trained=2)
+    fresh.step_back()
+    assert taken(fresh, 1) == [[2]]
+    foreign = stream([1, 2, 3], is_checked=False)
+    foreign.step_back()
+    taken(foreign, 2)
+    foreign.step_back()
+    assert saved(foreign)["batches"] == 1
+
+
 def test_the_order_that_was_begun_is_finished() -> None:
     """A resume with another seed goes on in the saved one's order."""
     whole = stream(DataLoader(list(range(50)), 5, shuffle=True))
