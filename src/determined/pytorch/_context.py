@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from determined.pytorch._models import plain_model
 from determined.pytorch._position import Position
 from determined.pytorch._reducer import _PyTorchReducerContext
 from determined.pytorch._to_device import to_device
-from determined.pytorch._writer import EventWriter
+from determined.pytorch._writer import EventWriter, all_but_events, everything, name_by_rank
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -108,7 +108,7 @@ class PyTorchTrialContext:
         self.wrap_reducer = self.reducers.wrap_reducer
         self.default_fp16_compression = False
         self.default_average_aggregated_gradients = True
-        self.auto_to_device = True
+        self.moves_batches = True
         self.checks_datasets = True
         self.experimental = PyTorchExperimentalContext(self)
 
@@ -152,7 +152,22 @@ class PyTorchTrialContext:
         """The services of this process, for this room."""
         return self._core
 
+    @property
+    def auto_to_device(self) -> bool:
+        """Whether the loop moves batches to the device; see `experimental.disable_auto_to_device()`."""
+        return self.moves_batches
+
     # What the trial was given.
+
+    @property
+    def hparams(self) -> dict[str, Any] | None:
+        """All hyperparameters, if there are any."""
+        return self._hparams
+
+    @property
+    def exp_conf(self) -> dict[str, Any] | None:
+        """The experiment config, if there is one."""
+        return self._exp_conf
 
     def get_global_batch_size(self) -> int:
         """Records per batch over all slots: the hyperparameter `global_batch_size`, divisible by the slots."""
@@ -552,9 +567,24 @@ class PyTorchTrialContext:
         """A `SummaryWriter` for events of your own, beside those of the metrics; the same object each time."""
         return self._writer.get()
 
-    def rotate_tensorboard_writer(self) -> None:
-        """Bring what was written into its file before files are copied. For the loop."""
-        self._writer.rotate()
+    def write_events(
+        self,
+        metric_type: str,
+        steps_completed: int,
+        metrics: Mapping[str, Any],
+        batch_metrics: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Have metrics become TensorBoard scalars: on the chief, unless switched off. For the loop."""
+        if self._logs_to_tensorboard and self.distributed.rank == 0:
+            self._writer.write(metric_type, steps_completed, metrics, batch_metrics)
+
+    def upload_events(self) -> None:
+        """Bring event files to where they are kept, unless switched off; other ranks bring profiles. For the loop."""
+        if self._logs_to_tensorboard:
+            self._writer.rotate()
+            self._core.train.upload_tensorboard_files(
+                everything if self.distributed.rank == 0 else all_but_events, name_by_rank
+            )
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
         """Have torch's profiler watch training; its traces go to the TensorBoard directory.
@@ -574,7 +604,7 @@ class PyTorchTrialContext:
         torch.profiler.tensorboard_trace_handler(str(self.get_tensorboard_path()))(profiler)
 
     def close(self) -> None:
-        """Finish the event file. For `init()`."""
+        """Finish the event files. For `init()`."""
         self._writer.close()
 
 
@@ -602,7 +632,7 @@ class PyTorchExperimentalContext:
 
     def disable_auto_to_device(self) -> None:
         """Get batches as the loader made them; `context.to_device(batch)` moves one."""
-        self._parent.auto_to_device = False
+        self._parent.moves_batches = False
 
 
 def _trial_info(core_context: core.Context) -> TrialInfo | None:

@@ -93,6 +93,11 @@ class Gradients:
         """Whether optimizers step on this batch."""
         return (batch_idx + 1) % self.aggregation_frequency == 0
 
+    @property
+    def spares_communication(self) -> bool:
+        """Whether `accumulating()` makes a difference: there are several ranks and batches per update."""
+        return self.aggregation_frequency > 1 and bool(self._distributed)
+
     @contextlib.contextmanager
     def accumulating(self) -> Iterator[None]:
         """Keep gradients on their ranks; around forward and backward, as DDP decides in the forward pass."""

@@ -1,15 +1,18 @@
-"""The context's TensorBoard writer: made on first use, closed and reopened so that its files can be copied."""
+"""The context's TensorBoard files: the user's writer, made on first use, and the scalars that metrics become."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from determined.pytorch._event_file import EventFile
+from determined.pytorch._tensorboard import _log_tb_metrics
+
 
 class EventWriter:
-    """One `SummaryWriter` in the directory of this run.
+    """What one rank writes into the TensorBoard directory of this run.
 
     Args:
         directory: Asked for on first use, because only then must it exist.
@@ -21,6 +24,7 @@ class EventWriter:
         self._clock = clock
         self._writer: Any = None
         self._rotated: int | None = None
+        self._scalars: EventFile | None = None
 
     def get(self) -> Any:
         """The writer, the same object each time."""
@@ -32,21 +36,62 @@ class EventWriter:
                     "get_tensorboard_writer() needs a package that is not installed: "
                     "pip install 'resolute[tensorboard]'"
                 ) from missing
+            self._finish_scalars()
             self._writer = SummaryWriter(log_dir=str(self._directory()))
         return self._writer
 
+    def write(
+        self,
+        metric_type: str,
+        steps_completed: int,
+        metrics: Mapping[str, Any],
+        batch_metrics: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Write metrics as scalars, at the latest with the next `rotate()`."""
+        # TensorBoard follows only the newest file of a directory, so metrics go where the user writes, if they do.
+        if self._writer is None and self._scalars is None:
+            self._scalars = EventFile(self._directory())
+        _log_tb_metrics(self._writer or self._scalars, metric_type, steps_completed, metrics, batch_metrics)
+
     def rotate(self) -> None:
         """Get what was written into the file: at most once a second by closing it, and the next use opens another."""
+        if self._scalars is not None:
+            self._scalars.flush()
         now = int(self._clock())
         if self._rotated is None:
             self._rotated = now
         if now > self._rotated:
             self._rotated = now
-            self.close()
+            self._close_writer()
         elif self._writer is not None:
             self._writer.flush()
 
     def close(self) -> None:
-        """Finish the file. Writing more opens another."""
+        """Finish the files. Writing more opens another."""
+        self._finish_scalars()
+        self._close_writer()
+
+    def _finish_scalars(self) -> None:
+        if self._scalars is not None:
+            self._scalars.flush()
+            self._scalars = None
+
+    def _close_writer(self) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+def everything(path: Path) -> bool:  # noqa: ARG001 - what a selector gets
+    """Select all files."""
+    return True
+
+
+def all_but_events(path: Path) -> bool:
+    """Select profiles and the like: event files are the chief's to bring."""
+    return ".tfevents." not in path.name
+
+
+def name_by_rank(path: Path, rank: int) -> Path:
+    """Profiles of all ranks end up in one directory, so their names say whose they are."""
+    worker, dot, rest = path.name.partition(".")
+    return path.with_name(f"{worker}#{rank}{dot}{rest}") if rest.endswith("pt.trace.json") else path
