@@ -1,0 +1,260 @@
+"""State as tensors and plain values, and back: what `torch.load(weights_only=True)` reads without trusting the file.
+
+Values it cannot hold as they are become a dict with the key `TYPE`, which says what to make of the rest. Nothing of a
+file is ever imported or called: a type that is not in the tables below is refused, when saving and when loading.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import inspect
+import io
+import pathlib
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from determined import errors
+from determined._types import Stateful
+
+TYPE = "__determined_type__"
+_DEEPEST = 100
+_AS_THEY_ARE = (type(None), bool, int, float, str, bytes, complex, torch.Size, torch.device, torch.dtype)
+_DATES = {kind.__name__: kind for kind in (datetime.datetime, datetime.date, datetime.time)}
+_FACTORIES: dict[str, Callable[[], Any] | None] = {
+    "None": None, "list": list, "dict": dict, "set": set, "int": int, "float": float, "str": str, "bool": bool,
+    "tuple": tuple,
+}  # fmt: skip
+
+
+def to_plain(value: Any, where: str, *, keeps_code: bool = False) -> Any:
+    """`value` made of tensors and plain values only. Tensors are not copied.
+
+    Args:
+        value: What a `state_dict()` returned.
+        where: What it belongs to, as the user would say it, for the error.
+        keeps_code: Functions, and objects with a `state_dict()` of their own, may be part of it: the former are left to
+            whoever loads it, and of the latter the state is kept. Schedulers hold such things.
+
+    Raises:
+        TypeError: Something in it is neither; the message names the place and the type.
+    """
+    return _Encoder(keeps_code).encode(value, where, 0)
+
+
+def from_plain(value: Any, where: str, *, live: Any = None) -> Any:
+    """What `to_plain` was given.
+
+    Args:
+        value: What `to_plain` returned, read from a file.
+        where: What it belongs to, for the error.
+        live: The same state as it is now; functions and objects that were not saved are taken from here.
+
+    Raises:
+        InvalidCheckpointException: It cannot be rebuilt here.
+    """
+    if isinstance(value, dict):
+        if TYPE in value:
+            return _decode(value, where, live)
+        return _refill(value, {key: _below(item, where, key, live) for key, item in value.items()})
+    if type(value) in (list, tuple):
+        return type(value)(_below(item, where, i, live) for i, item in enumerate(value))
+    return value
+
+
+def _below(value: Any, where: str, key: Any, live: Any) -> Any:
+    found = None
+    if (isinstance(live, Mapping) and key in live) or (isinstance(live, (list, tuple)) and key < len(live)):
+        found = live[key]
+    return from_plain(value, f"{where}[{key!r}]", live=found)
+
+
+def _refill(like: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
+    """A dict of the same type; what torch hangs on a model's state (`_metadata`) stays."""
+    if type(like) is dict:
+        return items
+    filled = type(like)(items)
+    if isinstance(filled, OrderedDict):
+        filled.__dict__.update(like.__dict__)
+    return filled
+
+
+class _Encoder:
+    def __init__(self, keeps_code: bool) -> None:
+        self._keeps_code = keeps_code
+
+    def encode(self, value: Any, where: str, depth: int) -> Any:
+        kind = type(value)
+        if kind in _AS_THEY_ARE or isinstance(value, torch.Tensor):
+            return value
+        if depth > _DEEPEST:
+            raise TypeError(f"{where} is nested more than {_DEEPEST} levels deep, or contains itself. Save it flatter.")
+        if kind in (dict, OrderedDict, Counter):
+            return self._dict(value, where, depth)
+        if kind in (list, tuple):
+            return kind(self.encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value))
+        if kind is set and all(type(item) in _AS_THEY_ARE for item in value):
+            return value
+        if (special := self._special(value, where, depth)) is not None:
+            return special
+        raise TypeError(
+            f"{where} is a {kind.__module__}.{kind.__qualname__}, and a checkpoint holds tensors, numpy arrays and "
+            "plain values only. Save what it is made of instead, or leave it out of state_dict()."
+        )
+
+    def _dict(self, value: dict[Any, Any], where: str, depth: int) -> dict[Any, Any]:
+        if TYPE not in value and all(_is_plain_key(key) for key in value):
+            plain = {key: self.encode(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
+            return _refill(value, plain)
+        items = [
+            (self.encode(key, f"a key of {where}", depth + 1), self.encode(item, f"{where}[{key!r}]", depth + 1))
+            for key, item in value.items()
+        ]
+        return {TYPE: "dict", "items": items}
+
+    def _special(self, value: Any, where: str, depth: int) -> dict[str, Any] | None:
+        def items() -> list[Any]:
+            return [self.encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
+
+        kind = type(value)
+        if kind is np.ndarray:
+            return {TYPE: "numpy.ndarray", "value": _array(value, where)}
+        if isinstance(value, np.generic):
+            return {TYPE: "numpy.scalar", "value": _array(np.asarray(value), where)}
+        if isinstance(value, enum.Enum):
+            path = f"{kind.__module__}:{kind.__qualname__}"
+            return {TYPE: "enum", "class": path, "value": self.encode(value.value, where, depth + 1)}
+        if kind in (set, frozenset, bytearray):
+            return {TYPE: kind.__name__, "items": items()}
+        if kind is deque:
+            return {TYPE: "deque", "items": items(), "maxlen": value.maxlen}
+        if kind is defaultdict:
+            factory = next((name for name, made in _FACTORIES.items() if made is value.default_factory), None)
+            if factory is not None:
+                plain = self.encode(dict(value), where, depth + 1)
+                return {TYPE: "defaultdict", "factory": factory, "items": plain}
+        if kind.__name__ in _DATES and kind is _DATES[kind.__name__] and _has_simple_zone(value):
+            return {TYPE: kind.__name__, "value": value.isoformat(), "fold": getattr(value, "fold", 0)}
+        if kind is datetime.timedelta:
+            return {TYPE: "timedelta", "value": (value.days, value.seconds, value.microseconds)}
+        if kind in (range, slice):
+            return {TYPE: kind.__name__, "value": (value.start, value.stop, value.step)}
+        if isinstance(value, pathlib.PurePath):
+            return {TYPE: "path", "value": str(value)}
+        return self._code(value, where, depth) if self._keeps_code else None
+
+    def _code(self, value: Any, where: str, depth: int) -> dict[str, Any] | None:
+        if inspect.isroutine(value) or inspect.isclass(value):
+            return {TYPE: "code", "name": getattr(value, "__qualname__", str(value))}
+        if isinstance(value, Stateful):
+            state = self.encode(value.state_dict(), f"{where}.state_dict()", depth + 1)
+            return {TYPE: "stateful", "class": type(value).__name__, "state": state}
+        return None
+
+
+def _is_plain_key(key: Any) -> bool:
+    return type(key) in _AS_THEY_ARE or (type(key) is tuple and all(map(_is_plain_key, key)))
+
+
+def _has_simple_zone(value: Any) -> bool:
+    """Whether its text says everything: a named zone would come back as a mere offset."""
+    zone = getattr(value, "tzinfo", None)
+    return zone is None or type(zone) is datetime.timezone
+
+
+def _array(value: np.ndarray[Any, Any], where: str) -> Any:
+    """As a tensor if torch has the type, else as the bytes of an .npy file."""
+    if value.dtype.hasobject:
+        raise TypeError(f"{where} is a numpy array of objects, which a checkpoint cannot hold. Save a list instead.")
+    if value.dtype.isnative:
+        try:
+            return torch.from_numpy(np.array(value, order="C"))
+        except TypeError:  # text, dates, records, long doubles
+            pass
+    buffer = io.BytesIO()
+    np.save(buffer, value, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _from_array(value: Any) -> np.ndarray[Any, Any]:
+    if isinstance(value, torch.Tensor):
+        return value.numpy()
+    array: np.ndarray[Any, Any] = np.load(io.BytesIO(value), allow_pickle=False)
+    return array
+
+
+def _decode(value: dict[Any, Any], where: str, live: Any) -> Any:
+    kind = value[TYPE]
+    try:
+        if kind == "code":
+            return _kept(value["name"], where, live)
+        if kind == "stateful":
+            return _load_stateful(value, where, live)
+        if kind == "enum":
+            return _enum(value["class"], where)(from_plain(value["value"], where))
+        return _DECODERS[kind](value, where)
+    except errors.InvalidCheckpointException:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise errors.InvalidCheckpointException(
+            f"{where} was saved as {kind!r} and cannot be rebuilt: {type(problem).__name__}: {problem}."
+        ) from problem
+
+
+def _items(value: dict[Any, Any], where: str) -> list[Any]:
+    return [from_plain(item, f"{where}[{i}]") for i, item in enumerate(value["items"])]
+
+
+_DECODERS: dict[str, Callable[[dict[Any, Any], str], Any]] = {
+    "dict": lambda value, where: dict(_items(value, where)),
+    "numpy.ndarray": lambda value, _: _from_array(value["value"]),
+    "numpy.scalar": lambda value, _: _from_array(value["value"])[()],
+    "set": lambda value, where: set(_items(value, where)),
+    "frozenset": lambda value, where: frozenset(_items(value, where)),
+    "bytearray": lambda value, where: bytearray(_items(value, where)),
+    "deque": lambda value, where: deque(_items(value, where), value["maxlen"]),
+    "defaultdict": lambda v, where: defaultdict(_FACTORIES[v["factory"]], from_plain(v["items"], where)),
+    "timedelta": lambda value, _: datetime.timedelta(*value["value"]),
+    "range": lambda value, _: range(*value["value"]),
+    "slice": lambda value, _: slice(*value["value"]),
+    "path": lambda value, _: pathlib.Path(value["value"]),
+    "datetime": lambda value, _: datetime.datetime.fromisoformat(value["value"]).replace(fold=value["fold"]),
+    "date": lambda value, _: datetime.date.fromisoformat(value["value"]),
+    "time": lambda value, _: datetime.time.fromisoformat(value["value"]).replace(fold=value["fold"]),
+}
+
+
+def _enum(path: str, where: str) -> type[enum.Enum]:
+    """The class, if the program has it: a file does not get to import anything."""
+    module, _, name = path.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    if not (isinstance(found, type) and issubclass(found, enum.Enum)):
+        raise errors.InvalidCheckpointException(
+            f"{where} is a member of the enum {name} of {module}, which this program has not imported. "
+            "Import it before loading, or save the value instead of the member."
+        )
+    return found
+
+
+def _kept(name: str, where: str, live: Any) -> Any:
+    if live is None:
+        raise errors.InvalidCheckpointException(
+            f"{where} was the function {name}, which is code and not saved, and nothing here can take its place."
+        )
+    return live
+
+
+def _load_stateful(value: dict[Any, Any], where: str, live: Any) -> Any:
+    if not isinstance(live, Stateful):
+        raise errors.InvalidCheckpointException(
+            f"{where} was a {value['class']} with a state of its own, and here it is a {type(live).__name__}."
+        )
+    live.load_state_dict(from_plain(value["state"], where, live=live.state_dict()))
+    return live
