@@ -5,6 +5,7 @@ Bytes are the business of `artifacts`; here ranks agree on what is stored, and a
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import enum
 import hashlib
@@ -200,6 +201,10 @@ class CheckpointContext:
         self._storage.delete(storage_id)
         self._shipper.put(CheckpointReport(storage_id, {}, {}, "DELETED"))
 
+    def list(self) -> builtins.list[str]:
+        """The ids of all checkpoints in this storage, sorted."""
+        return self._storage.list()
+
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
         """The metadata that was stored with a checkpoint; empty if there was none."""
         if METADATA not in self._storage.manifest(storage_id).files:
@@ -306,7 +311,7 @@ class CheckpointContext:
             entries.update(draft.put_bytes(METADATA, json.dumps(metadata, indent=2).encode()))
         return entries
 
-    def _merged_metadata(self, offers: list[_sharding.Offer]) -> dict[str, Json]:
+    def _merged_metadata(self, offers: builtins.list[_sharding.Offer]) -> dict[str, Json]:
         merged, conflicts = _sharding.merge_metadata([offer.metadata for offer in offers])
         if conflicts:
             raise RuntimeError(
@@ -314,7 +319,7 @@ class CheckpointContext:
             )
         return self._checked(merged)
 
-    def _settled_share(self, offers: list[_sharding.Offer], source: os.PathLike[str] | str | None) -> set[str]:
+    def _settled_share(self, offers: builtins.list[_sharding.Offer], source: os.PathLike[str] | str | None) -> set[str]:
         """The paths that this rank uploads. Collective."""
         shares = _sharding.share(offers)
         rank = self._distributed.rank
@@ -344,7 +349,7 @@ class CheckpointContext:
             self._distributed.agree(None)  # no rank's block failed
             self._upload_shards(lambda: self._offer(path, metadata, None), path, draft=draft)
 
-    def _all_or_none(self, work: Callable[[], T]) -> list[T]:
+    def _all_or_none(self, work: Callable[[], T]) -> builtins.list[T]:
         """Every rank's result, in order; if the work failed on any rank, every rank raises. Collective."""
         result, failed = None, None
         try:

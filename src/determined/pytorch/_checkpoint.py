@@ -1,0 +1,582 @@
+"""Write and read a trial's checkpoint: which files there are, in which order, and which rank does what.
+
+What is in `state_dict.pth` is listed in `_state`; how older files are read is in `_checkpoint_compat`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import logging
+import pickle
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+
+import determined
+from determined import core, errors
+from determined._home import data_directory
+from determined.core._values import plain as json_value
+from determined.pytorch import _checkpoint_compat, _rng
+from determined.pytorch._callback import PyTorchCallback, overrides
+from determined.pytorch._checkpoint_async import BackgroundSave, Snapshot
+from determined.pytorch._code import CodeCopy
+from determined.pytorch._gradients import average_waiting
+from determined.pytorch._plain import from_plain, to_plain
+from determined.pytorch._state import (
+    CallbackStates,
+    Models,
+    Optimizers,
+    Progress,
+    Scaler,
+    Schedulers,
+    TrainingState,
+)
+from determined.pytorch._stream import TrainingStream
+
+logger = logging.getLogger("determined.pytorch")
+
+FORMAT_VERSION = 1
+SEARCHER_METRIC = "searcher_metric"
+"""The key of the metadata under which the validation metric that a checkpoint was saved with is found."""
+_PER_RANK = ("gradients", "reducers", "data", "rng_states")
+_WITH_CODE = ("optimizers_state_dict", "lr_schedulers_state_dict")
+
+
+class Callbacks(Protocol):
+    """The callbacks of one `fit()`."""
+
+    named: dict[str, PyTorchCallback]
+
+    def run(self, hook: str, *args: Any, **kwargs: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What loading a checkpoint came to."""
+
+    continues: bool
+    """The counters and the data go on where they were; otherwise only what was learned is taken over."""
+
+
+@dataclass(frozen=True)
+class Peek:
+    """What is known of a checkpoint before it is loaded."""
+
+    batches_trained: int
+    """Where training will go on; 0 if the checkpoint is another trial's."""
+    trial_seed: int | None
+    """The seed it was trained with; None if it does not say."""
+
+
+class Checkpointer:
+    """Saves and loads one `fit()`.
+
+    Args:
+        core_context: Whose storage is used.
+        context: The trial's context: models, optimizers, lr_schedulers, scaler, gradients, reducers.
+        trial: The trial, for the name of its class.
+        callbacks: Their hooks run here, and their state is saved.
+        progress: How far training is; `progress.trial_id` is the trial that runs now.
+        stream: The training data. It may be set later, before the first call.
+        code: The user's code; by default that of the current directory.
+    """
+
+    def __init__(
+        self,
+        core_context: core.Context,
+        context: Any,
+        trial: Any,
+        callbacks: Callbacks,
+        progress: Progress,
+        stream: TrainingStream | None = None,
+        *,
+        code: CodeCopy | None = None,
+    ) -> None:
+        self._core = core_context
+        self._context = context
+        self._trial = trial
+        self._callbacks = callbacks
+        self._progress = progress
+        self.stream = stream
+        self._code = code or CodeCopy(without=_own_places(core_context))
+        self._distributed: core.DistributedContext = context.distributed
+        self._rng = _rng.RngState()
+        self._snapshot = Snapshot()
+        self._background: BackgroundSave | None = None  # on the chief
+        self._is_saving = False  # on every rank
+        self._saved_classes: dict[str, list[str]] = {}
+        self._models = Models(context.models, self._classes_of)
+        self._optimizers = Optimizers(context.optimizers, self._classes_of)
+        self._schedulers = Schedulers(context.lr_schedulers, self._classes_of)
+
+    def _tracked(self) -> TrainingState:
+        """What is saved, in the order it is restored in. Made for each use: the scaler may come late."""
+        state = TrainingState()
+        state.track("models_state_dict", self._models)
+        state.track("optimizers_state_dict", self._optimizers)
+        state.track("lr_schedulers_state_dict", self._schedulers)
+        state.track("scaler_state_dict", Scaler(self._context.scaler))
+        state.track("rng_states", self._rng, per_rank=True)
+        state.track("callbacks", CallbackStates(self._callbacks.named))
+        if self.stream is not None:
+            state.track("data", self.stream, per_rank=True)
+        state.track("gradients", self._context.gradients, per_rank=True)
+        state.track("reducers", self._context.reducers, per_rank=True)
+        return state
+
+    # Saving.
+
+    def save(self, metadata_extra: Mapping[str, Any] | None = None) -> str:
+        """Write a checkpoint and return its id, on every rank. Collective.
+
+        Args:
+            metadata_extra: More for `metadata.json`, such as `{"searcher_metric": 0.5}`.
+
+        Raises:
+            Exception: What went wrong on the chief, on every rank; then there is no checkpoint.
+        """
+        self.wait()
+        ranks = self._gather()
+        metadata = self._metadata(metadata_extra)
+
+        def write() -> str:
+            with self._streams_kept(), self._core.checkpoint.store_path(metadata) as (path, storage_id):
+                self._code.write(path / "code")
+                self._write(path, self._assemble(ranks), self._progress.trial_state())
+                self._run_write_end(path)
+            return storage_id
+
+        return self._distributed.run_on_chief(write)
+
+    def save_async(self, metadata_extra: Mapping[str, Any] | None = None) -> None:
+        """Copy the state, and write the checkpoint beside training. Collective.
+
+        `poll()` or `wait()` tell its id, run the write-end hooks, and raise what went wrong. One that is still being
+        written is waited for, so ask `wait()` before if its id matters.
+        """
+        self.wait()
+        ranks = self._gather()
+        metadata = self._metadata(metadata_extra)
+        trial_state = self._progress.trial_state()
+
+        def begin() -> None:
+            with self._streams_kept():
+                self._code.read()
+                state = self._snapshot.copy(self._assemble(ranks))
+
+            def write(path: Path) -> None:
+                self._code.write(path / "code")
+                self._write(path, state, trial_state)
+
+            self._background = BackgroundSave(
+                lambda: self._core.checkpoint.store_path(metadata),
+                write,
+                self._run_write_end if self._has_write_end() else None,
+            )
+
+        self._distributed.run_on_chief(begin)
+        self._is_saving = True
+
+    def poll(self) -> str | None:
+        """The id of the checkpoint that `save_async()` began, if it was stored meanwhile. Collective.
+
+        Returns it once; None if there is none, or not yet. Raises, on every rank, what went wrong.
+        """
+        return self._finish(lambda saving: saving.poll())
+
+    def wait(self) -> str | None:
+        """Like `poll()`, but wait until it is stored. Collective."""
+        return self._finish(lambda saving: saving.wait())
+
+    def _finish(self, ask: Any) -> str | None:
+        if not self._is_saving:
+            return None
+
+        def result() -> str | None:
+            assert self._background is not None, "the chief began it"
+            with self._streams_kept():
+                found: str | None = ask(self._background)
+            return found
+
+        try:
+            storage_id = self._distributed.run_on_chief(result)
+        except BaseException:
+            self._is_saving, self._background = False, None
+            raise
+        if storage_id is not None:
+            self._is_saving, self._background = False, None
+        return storage_id
+
+    def _gather(self) -> list[dict[str, Any]]:
+        """Every rank's own state; on ranks other than the chief, nothing. Collective."""
+        mine: dict[str, Any] = {}
+        failed: Exception | None = None
+        try:
+            states = self._tracked().rank_state_dict()
+            mine = {name: to_plain(state, f"the state of {name}") for name, state in states.items()}
+        except Exception as problem:  # noqa: BLE001 - raised below, once the others know
+            failed = problem
+        self._distributed.agree(failed)
+        return self._distributed.gather(mine) or []
+
+    def _assemble(self, ranks: list[dict[str, Any]]) -> dict[str, Any]:
+        """What `state_dict.pth` holds: gathered, shown to the callbacks, and made of tensors and plain values only."""
+        checkpoint: dict[str, Any] = self._tracked().state_dict()
+        checkpoint["rng_state"] = ranks[0]["rng_states"]  # the chief's, where scripts have always found it
+        checkpoint |= {name: [mine.get(name) for mine in ranks] for name in _PER_RANK}
+        checkpoint["progress"] = self._progress.state_dict()
+        checkpoint["trial_seed"] = self._seed()
+        checkpoint["classes"] = {
+            "model": self._models.classes(),
+            "optimizer": self._optimizers.classes(),
+            "lr_scheduler": self._schedulers.classes(),
+        }
+        checkpoint["format_version"] = FORMAT_VERSION
+        self._callbacks.run("on_checkpoint_save_start", checkpoint)
+        return {key: _encoded(key, value) for key, value in checkpoint.items()}
+
+    def _write(self, path: Path, state: dict[str, Any], trial_state: dict[str, int]) -> None:
+        torch.save(state, path / "state_dict.pth")
+        (path / "trial_state.pkl").write_bytes(pickle.dumps(trial_state, protocol=2))
+        (path / "load_data.json").write_text(json.dumps(self._load_data(), indent=2))
+
+    def _load_data(self) -> dict[str, Any]:
+        return {
+            "trial_type": "PyTorchTrial",
+            "experiment_config": _or_none(self._context.get_experiment_config),
+            "hparams": _or_none(self._context.get_hparams),
+            "trial_cls_spec": class_spec(type(self._trial)),
+            "is_trainer": True,
+        }
+
+    def _metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+        return {
+            "determined_version": determined.__version__,
+            "steps_completed": self._progress.batches_trained,
+            "framework": f"torch-{torch.__version__}",
+            "format": "pickle",
+            "trial_class": class_spec(type(self._trial)),
+            "trial_id": self._progress.trial_id,
+            "trial_seed": self._seed(),
+            "saved_at": datetime.datetime.now(datetime.timezone.utc).isoformat(),
+            **(extra or {}),
+        }
+
+    def _has_write_end(self) -> bool:
+        hooks = ("on_checkpoint_end", "on_checkpoint_write_end")
+        return any(overrides(callback, hook) for callback in self._callbacks.named.values() for hook in hooks)
+
+    def _run_write_end(self, path: Path) -> None:
+        for callback in self._callbacks.named.values():  # the pair of one callback before that of the next
+            callback.on_checkpoint_end(str(path))
+            callback.on_checkpoint_write_end(str(path))
+
+    @contextlib.contextmanager
+    def _streams_kept(self) -> Iterator[None]:
+        """Whatever hooks draw: a run that saves goes on like one that does not."""
+        streams = self._rng.state_dict()
+        try:
+            yield
+        finally:
+            self._rng.load_state_dict(streams)
+
+    def _seed(self) -> int | None:
+        try:
+            seed: int = self._context.get_trial_seed()
+        except errors.InternalException:  # made without one
+            return None
+        return seed
+
+    # Loading.
+
+    def peek(self, source: str) -> Peek:
+        """Look at a checkpoint without loading it. Cheap. Collective."""
+
+        def look() -> Peek:
+            with _small_files(self._core, source) as path:
+                metadata = _json_file(path / "metadata.json")
+                seed = metadata.get("trial_seed")
+                length = self.stream.epoch_length if self.stream is not None else sys.maxsize
+                counters = _checkpoint_compat.saved_counters(path, length) or {}
+            continues = counters.get("trial_id", 0) == self._progress.trial_id
+            batches = counters.get("batches_trained", 0) if continues else 0
+            return Peek(batches, seed if isinstance(seed, int) else None)
+
+        return self._distributed.run_on_chief(look)
+
+    def load(self, source: str) -> Loaded:
+        """Restore everything from a checkpoint, by its id or its directory. Collective.
+
+        Raises:
+            CheckpointNotFound: There is no such checkpoint.
+            CheckpointDamaged: Its files are not the ones that were saved.
+            InvalidCheckpointException: It does not fit this trial, or it holds something that is not read.
+        """
+        loaded, failed = Loaded(continues=False), None
+        with _opened(self._core, source) as path:
+            try:
+                loaded = self._load(path, source)
+            except Exception as problem:  # noqa: BLE001 - raised below, once no rank reads any more
+                failed = problem
+        self._distributed.agree(failed)
+        return loaded
+
+    def _load(self, path: Path, source: str) -> Loaded:
+        checkpoint = _decoded(read_state(path), self._callbacks.named)
+        self._callbacks.run("on_checkpoint_load_start", checkpoint)
+        counts = {"model": len(self._context.models), "optimizer": len(self._context.optimizers)}
+        _checkpoint_compat.modernise(checkpoint, {**counts, "lr_scheduler": len(self._context.lr_schedulers)})
+        saved = self._saved_progress(path, checkpoint)
+        continues = saved is not None and saved.trial_id == self._progress.trial_id
+        self._saved_classes = checkpoint.get("classes") or {}
+        mine = self._own_part(checkpoint, continues)
+        state = self._tracked()
+        try:
+            state.check(mine)
+        except errors.InvalidCheckpointException as mismatch:
+            raise type(mismatch)(f"Checkpoint {source}: {mismatch}") from None
+        if "amp_state" in checkpoint:
+            logger.warning("Checkpoint %s holds the state of apex, which is not used any more: left out.", source)
+        self._seek_older_data(checkpoint, saved if continues else None)
+        state.load_state_dict(mine)
+        self._settle_streams(checkpoint, saved)
+        if continues and saved is not None:
+            self._progress.load_state_dict(saved.state_dict())
+            logger.info("Checkpoint %s: training goes on after batch %d.", source, saved.batches_trained)
+        else:
+            logger.info("Checkpoint %s: weights and states are loaded, and training starts at batch 0.", source)
+        return Loaded(continues)
+
+    def _saved_progress(self, path: Path, checkpoint: Mapping[str, Any]) -> Progress | None:
+        length = self.stream.epoch_length if self.stream is not None else sys.maxsize
+        if (counters := _checkpoint_compat.saved_counters(path, length)) is not None:
+            return Progress.from_trial_state(counters)
+        if isinstance(checkpoint.get("progress"), Mapping):
+            saved = Progress()
+            saved.load_state_dict(checkpoint["progress"])
+            return saved
+        logger.warning(
+            "%s has none of %s, so how far training was is unknown: it starts at batch 0 with the saved weights.",
+            path,
+            ", ".join(_checkpoint_compat.COUNTER_FILES),
+        )
+        return None
+
+    def _own_part(self, checkpoint: dict[str, Any], continues: bool) -> dict[str, Any]:
+        """The checkpoint as this rank restores it."""
+        mine = {key: value for key, value in checkpoint.items() if key not in _PER_RANK}
+        for name in _PER_RANK:
+            ranks = checkpoint.get(name) or []
+            if name == "rng_states" and not ranks:
+                ranks = [checkpoint.get("rng_state")] * self._distributed.size  # until 0.38, the chief's for all
+            same_size = len(ranks) == self._distributed.size
+            if name == "rng_states" and not same_size:
+                continue
+            if name == "gradients" and not same_size:
+                ranks = [average_waiting([rank or {} for rank in ranks])]
+            part = ranks[self._distributed.rank if same_size else 0] if ranks else None
+            if part is not None and (continues or name not in ("data", "gradients")):
+                mine[name] = from_plain(part, f"the state of {name}")
+        return mine
+
+    def _seek_older_data(self, checkpoint: Mapping[str, Any], saved: Progress | None) -> None:
+        if saved is not None and not checkpoint.get("data") and self.stream is not None:
+            self.stream.load_state_dict({"version": 1, "batches": saved.batches_trained})
+
+    def _settle_streams(self, checkpoint: dict[str, Any], saved: Progress | None) -> None:
+        """Put the random streams where they belong, after everything that may have drawn from them."""
+        own = self._own_part(checkpoint, continues=True).get("rng_states")
+        if own is not None:
+            self._rng.load_state_dict(own)
+        elif checkpoint.get("rng_states"):
+            batches = saved.batches_trained if saved is not None else 0
+            seed = checkpoint.get("trial_seed")
+            _rng.derive(seed if seed is not None else self._seed() or 0, batches, self._distributed.rank)
+            logger.info("Saved by %d ranks: random streams begin anew.", len(checkpoint["rng_states"]))
+        else:
+            logger.warning("The checkpoint has no rng_state: random streams go on as they are.")
+
+    def _classes_of(self, kind: str) -> list[str]:
+        return self._saved_classes.get(kind, [])
+
+
+def class_spec(cls: type) -> str:
+    """A class as `load_data.json` names it."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _encoded(key: str, value: Any) -> Any:
+    if key == "callbacks" and isinstance(value, dict):
+        return {name: to_plain(state, f"the state of callback {name!r}: state") for name, state in value.items()}
+    return to_plain(value, key, keeps_code=key in _WITH_CODE)
+
+
+def _decoded(checkpoint: dict[str, Any], callbacks: Mapping[str, Any]) -> dict[str, Any]:
+    """What callbacks are shown. Objects restore theirs later, and what nobody asks for stays as it is."""
+    later = (*_WITH_CODE, *_PER_RANK, "models_state_dict", "model_state_dict")
+    decoded = {
+        key: value if key in later else from_plain(value, key)
+        for key, value in checkpoint.items()
+        if key != "callbacks"
+    }
+    if isinstance(saved := checkpoint.get("callbacks"), dict):
+        decoded["callbacks"] = {
+            name: from_plain(state, f"the state of callback {name!r}") if name in callbacks else state
+            for name, state in saved.items()
+        }
+    return decoded
+
+
+def _or_none(get: Any) -> Any:
+    try:
+        found = get()
+    except ValueError:
+        return None
+    return _lenient(found, "value")
+
+
+def _lenient(value: Any, name: str) -> Any:
+    """As JSON; what cannot be is written as text, because a checkpoint matters more."""
+    if isinstance(value, Mapping):
+        return {str(key): _lenient(item, f"{name}.{key}") for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_lenient(item, name) for item in value]
+    try:
+        return json_value(value, name)
+    except (TypeError, ValueError):
+        logger.warning("load_data.json: %s is a %s, and is kept as text.", name, type(value).__name__)
+        return repr(value)
+
+
+def _own_places(core_context: core.Context) -> list[Path]:
+    places = [Path(core_context.checkpoint.location), data_directory()]
+    return [place for place in places if place.is_absolute()]
+
+
+# Reading, with or without a trial that is being trained.
+
+
+def read_state(directory: Path) -> dict[str, Any]:
+    """What the state file of a checkpoint's directory holds, on the CPU. Only tensors and plain values are read.
+
+    Raises:
+        InvalidCheckpointException: There is no state file, or it wants more than that.
+        CheckpointDamaged: It is not whole.
+    """
+    path = _checkpoint_compat.find_state_file(directory)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        state = _checkpoint_compat.read_old(path)
+    except Exception as broken:
+        raise errors.CheckpointDamaged(
+            f"{path} cannot be read: {type(broken).__name__}: {str(broken)[:300]}. Use another checkpoint."
+        ) from broken
+    if not isinstance(state, dict):
+        raise errors.InvalidCheckpointException(
+            f"{path} holds a {type(state).__name__}, and the state of a trial is a dict: this is some other file."
+        )
+    return state
+
+
+@contextlib.contextmanager
+def _opened(core_context: core.Context, source: str) -> Iterator[Path]:
+    """The directory of a checkpoint, by its id or its path. Collective."""
+    if core_context.distributed.run_on_chief(lambda: _is_directory(source)):
+        yield Path(source)
+        return
+    with core_context.checkpoint.restore_path(source) as path:
+        yield path
+
+
+def _is_directory(source: str) -> bool:
+    """Whether it is the path of a checkpoint. A bare name may be an id, and then it has to look like a checkpoint."""
+    path = Path(source)
+    if not path.is_dir():
+        return False
+    return len(path.parts) > 1 or any((path / name).is_file() for name in _checkpoint_compat.STATE_FILES)
+
+
+def saved_batches(core_context: core.Context, source: str, trial_id: int) -> int:
+    """How many batches a checkpoint of this trial has seen; 0 for one of another trial. Collective."""
+    with _opened(core_context, source) as path:
+        counters = _checkpoint_compat.saved_counters(path, sys.maxsize)
+    if counters is None or (counters.get("trial_id") or 0) != trial_id:
+        return 0
+    return int(counters["batches_trained"])
+
+
+def saved_seed(core_context: core.Context, source: str) -> int | None:
+    """The trial seed that a checkpoint was trained with; None if it does not say. Collective."""
+
+    def read() -> int | None:
+        with _small_files(core_context, source) as path:
+            seed = _json_file(path / "metadata.json").get("trial_seed")
+        return seed if isinstance(seed, int) else None
+
+    return core_context.distributed.run_on_chief(read)
+
+
+@contextlib.contextmanager
+def _small_files(core_context: core.Context, source: str) -> Iterator[Path]:
+    """The directory of a checkpoint, or one with its metadata and counters only. For one rank alone."""
+    if _is_directory(source):
+        yield Path(source)
+        return
+    wanted = ("metadata.json", *_checkpoint_compat.COUNTER_FILES)
+    with tempfile.TemporaryDirectory(prefix="determined-") as directory:
+        core_context.checkpoint.download(
+            source, directory, core.DownloadMode.NoSharedDownload, selector=lambda path: path in wanted
+        )
+        yield Path(directory)
+
+
+def _json_file(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def find_checkpoint(
+    core_context: core.Context,
+    which: Literal["latest", "best"],
+    trial_class_name: str,
+    smaller_is_better: bool = True,
+) -> str | None:
+    """The id of the newest or best checkpoint of a trial class in this storage; None if there is none. Collective.
+
+    Args:
+        core_context: Whose storage to look in.
+        which: "latest" by the time it was saved, or "best" by the searcher metric it was saved with.
+        trial_class_name: The class, as `module:Name` or by its name alone.
+        smaller_is_better: The direction of the metric.
+    """
+
+    def find() -> str | None:
+        found: list[tuple[Any, str, str]] = []
+        for storage_id in core_context.checkpoint.list():
+            try:
+                metadata = core_context.checkpoint.get_metadata(storage_id)
+            except errors.DeterminedError as problem:
+                logger.warning("Checkpoint %s is passed over: %s", storage_id, problem)
+                continue
+            spec, value = str(metadata.get("trial_class", "")), metadata.get(SEARCHER_METRIC)
+            if trial_class_name not in (spec, spec.rpartition(":")[2]):
+                continue
+            saved_at = str(metadata.get("saved_at", ""))
+            if which == "latest":
+                found.append((0, saved_at, storage_id))
+            elif isinstance(value, (int, float)) and value == value:
+                found.append((-value if smaller_is_better else value, saved_at, storage_id))
+        return max(found)[2] if found else None
+
+    return core_context.distributed.run_on_chief(find)

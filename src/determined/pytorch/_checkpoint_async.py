@@ -1,0 +1,174 @@
+"""Saving beside training: a copy of the state in memory, and a thread that writes it. One at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+Store = Callable[[], AbstractContextManager[tuple[Path, str]]]
+
+
+class Snapshot:
+    """Copies of a state, each into the memory of the one before, so that only the first has to ask for memory.
+
+    Tensors that share memory share it in the copy too. The copy is good until the next one is made.
+    """
+
+    def __init__(self) -> None:
+        self._free: defaultdict[tuple[int, bool], list[torch.Tensor]] = defaultdict(list)
+
+    def copy(self, state: Any) -> Any:
+        """`state` with all tensors copied to the CPU. Returns when the copy is whole."""
+        copying = _Copying(self._free)
+        copied = copying.value(state)
+        for device in copying.devices:
+            torch.get_device_module(device).synchronize(device)
+        self._free = copying.used
+        return copied
+
+
+class _Copying:
+    def __init__(self, free: defaultdict[tuple[int, bool], list[torch.Tensor]]) -> None:
+        self._free = free
+        self._copies: dict[int, torch.Tensor] = {}
+        self.used: defaultdict[tuple[int, bool], list[torch.Tensor]] = defaultdict(list)
+        self.devices: set[torch.device] = set()
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, dict):
+            items = {key: self.value(item) for key, item in value.items()}
+            if type(value) is dict:
+                return items
+            filled = type(value)(items)
+            if isinstance(filled, OrderedDict):
+                filled.__dict__.update(value.__dict__)
+            return filled
+        if type(value) in (list, tuple):
+            return type(value)(self.value(item) for item in value)
+        return set(value) if type(value) is set else value  # the rest cannot change
+
+    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not _is_ordinary(tensor):
+            return tensor.detach().clone().cpu()
+        memory = self._memory(tensor.untyped_storage(), tensor.device)
+        copy = torch.empty(0, dtype=tensor.dtype).set_(
+            memory.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()
+        )
+        if type(tensor) is nn.Parameter:
+            return nn.Parameter(copy, tensor.requires_grad)
+        return copy.requires_grad_(tensor.requires_grad)
+
+    def _memory(self, storage: torch.UntypedStorage, device: torch.device) -> torch.Tensor:
+        if storage.data_ptr() in self._copies:
+            return self._copies[storage.data_ptr()]
+        pinned = device.type == "cuda"
+        key = (storage.nbytes(), pinned)
+        memory = self._free[key].pop() if self._free[key] else torch.empty(key[0], dtype=torch.uint8, pin_memory=pinned)
+        source = torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
+        memory.copy_(source, non_blocking=pinned)
+        if device.type != "cpu":
+            self.devices.add(device)
+        self.used[key].append(memory)
+        if storage.nbytes():  # tensors without content have no place in memory
+            self._copies[storage.data_ptr()] = memory
+        return memory
+
+
+def _is_ordinary(tensor: torch.Tensor) -> bool:
+    return (
+        type(tensor) in (torch.Tensor, nn.Parameter)
+        and tensor.layout is torch.strided
+        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_meta)
+    )
+
+
+class BackgroundSave:
+    """One checkpoint on its way to storage.
+
+    The directory is written, and later stored, in threads; between the two, if there are hooks that want to see the
+    directory, they run in the thread that asks `poll()` or `wait()`, which is the one that trains.
+
+    Args:
+        store: Opens the directory, as `checkpoint.store_path(metadata)` does; stores it on leaving.
+        write: Fills the directory.
+        hooks: What to run on the directory before it is stored; None for nothing.
+    """
+
+    def __init__(
+        self, store: Store, write: Callable[[Path], None], hooks: Callable[[Path], None] | None = None
+    ) -> None:
+        self._store = store
+        self._write = write
+        self._hooks = hooks
+        self._stack = contextlib.ExitStack()
+        self._place: tuple[Path, str] | None = None
+        self._failed: BaseException | None = None
+        self._is_stored = False
+        self._thread = self._start(self._first)
+
+    def poll(self) -> str | None:
+        """The id, once it is stored; None before. Raises what went wrong."""
+        if not self._thread.is_alive():
+            self._go_on()
+        return self._result() if not self._thread.is_alive() else None
+
+    def wait(self) -> str:
+        """The id, when it is stored. Raises what went wrong."""
+        self._thread.join()
+        self._go_on()
+        self._thread.join()
+        found = self._result()
+        assert found is not None, "stored, or an error was raised"
+        return found
+
+    def _go_on(self) -> None:
+        """Do what comes after the files are written, if that is now."""
+        if self._failed is not None or self._is_stored or self._hooks is None:
+            return
+        hooks, self._hooks = self._hooks, None
+        assert self._place is not None, "the first thread ended without an error"
+        try:
+            hooks(self._place[0])
+        except BaseException as failed:
+            self._stack.__exit__(type(failed), failed, failed.__traceback__)
+            self._failed = failed
+            raise
+        self._thread = self._start(self._publish)
+
+    def _result(self) -> str | None:
+        if self._failed is not None:
+            raise self._failed
+        return self._place[1] if self._is_stored and self._place is not None else None
+
+    def _start(self, work: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            try:
+                work()
+            except BaseException as failed:  # noqa: BLE001 - raised in the thread that trains
+                self._stack.__exit__(type(failed), failed, failed.__traceback__)
+                self._failed = failed
+
+        # Not a daemon: a program that ends without waiting still ends with a whole checkpoint.
+        thread = threading.Thread(target=run, name="checkpoint-writer", daemon=False)
+        thread.start()
+        return thread
+
+    def _first(self) -> None:
+        self._place = self._stack.enter_context(self._store())
+        self._write(self._place[0])
+        if self._hooks is None:
+            self._publish()
+
+    def _publish(self) -> None:
+        self._stack.close()
+        self._is_stored = True
