@@ -175,8 +175,7 @@ def init(
             context.train.report_validation_metrics(steps_completed=1, metrics={"accuracy": 0.9})
     """
     info = get_cluster_info()
-    slots = 1 if info is None else max(len(info.container_addrs), sum(info.container_slot_counts))
-    if distributed is None and slots > 1:
+    if distributed is None and (slots := _slots(info)) > 1:
         raise ValueError(
             f"This task has {slots} slots, so its processes must find each other: pass for example "
             "core.init(distributed=core.DistributedContext.from_torch_distributed())."
@@ -191,6 +190,28 @@ def init(
         info=info,
         searcher_config=config.get("searcher"),
     )
+
+
+def _init_trial(
+    *,
+    distributed: DistributedContext,
+    config: Mapping[str, Any],
+    info: ClusterInfo | None,
+) -> Context:
+    """The services of a trial that an experiment config describes, managed or not; its event files are its own."""
+    return _build(
+        distributed=distributed,
+        storage=_get_storage_manager(None, config.get("checkpoint_storage")),
+        preempt_mode=PreemptMode.WorkersAskChief,
+        tensorboard_mode=TensorboardMode.MANUAL,
+        info=info,
+        searcher_config=config.get("searcher"),
+    )
+
+
+def _slots(info: ClusterInfo | None) -> int:
+    """How many processes this task was given."""
+    return 1 if info is None else max(len(info.container_addrs), sum(info.container_slot_counts))
 
 
 def _dummy_init(

@@ -132,6 +132,10 @@ class TrainContext:
             return None
         return min(known) if self._smaller_is_better else max(known)
 
+    def note_best_validation(self, value: float) -> None:
+        """Take a value of the searcher metric into account that an earlier run has reached."""
+        self._remember_best({self._searcher_metric or "": value})
+
     def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any] | None:
         """Replace the run's metadata, and return it."""
         if not isinstance(metadata, Mapping):

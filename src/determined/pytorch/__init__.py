@@ -1,6 +1,7 @@
 """What a model author writes against: trials, trainer, data loading and metrics."""
 
 from determined.pytorch import samplers
+from determined.pytorch._callback import PyTorchCallback
 from determined.pytorch._compat import _combine_and_average_training_metrics as _combine_and_average_training_metrics
 from determined.pytorch._compat import _convert_metrics_to_numpy as _convert_metrics_to_numpy
 from determined.pytorch._compat import _reduce_metrics as _reduce_metrics
@@ -8,8 +9,13 @@ from determined.pytorch._compat import _simple_reduce_metrics as _simple_reduce_
 from determined.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
 from determined.pytorch._data import DataLoader, TorchData, adapt_batch_sampler
 from determined.pytorch._data import _Data as _Data
+from determined.pytorch._load import CheckpointLoadContext, load_trial_from_checkpoint_path
+from determined.pytorch._exit import ShouldExit
+from determined.pytorch._init import init
 from determined.pytorch._lr_scheduler import LRScheduler
 from determined.pytorch._metrics import _prepare_metrics_reducers as _prepare_metrics_reducers
+from determined.pytorch._plan import Batch, Epoch, TrainUnit
+from determined.pytorch._plan import _TrainBoundaryType as _TrainBoundaryType
 from determined.pytorch._ready_made import CountReducer, MeanReducer, SumReducer
 from determined.pytorch._reducer import MetricReducer, Reducer
 from determined.pytorch._reducer import _PyTorchReducerContext as _PyTorchReducerContext
@@ -17,20 +23,35 @@ from determined.pytorch._reducer import _SimpleReducer as _SimpleReducer
 from determined.pytorch._stream import _dataset_repro_warning as _dataset_repro_warning
 from determined.pytorch._tensorboard import _log_tb_metrics as _log_tb_metrics
 from determined.pytorch._to_device import data_length, to_device
+from determined.pytorch._trainer import Trainer
+from determined.pytorch._trial import LegacyTrial as LegacyTrial
+from determined.pytorch._trial import PyTorchTrial
+
+_ShouldExit = ShouldExit
 
 __all__ = [
+    "Batch",
+    "CheckpointLoadContext",
     "CountReducer",
     "DataLoader",
+    "Epoch",
     "LRScheduler",
     "MeanReducer",
     "MetricReducer",
+    "PyTorchCallback",
     "PyTorchExperimentalContext",
+    "PyTorchTrial",
     "PyTorchTrialContext",
     "Reducer",
+    "ShouldExit",
     "SumReducer",
     "TorchData",
+    "TrainUnit",
+    "Trainer",
     "adapt_batch_sampler",
     "data_length",
+    "init",
+    "load_trial_from_checkpoint_path",
     "samplers",
     "to_device",
 ]

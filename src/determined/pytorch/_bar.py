@@ -1,0 +1,91 @@
+"""A progress bar for people who watch, in a terminal or a notebook. It reads the counters by itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from determined.pytorch._plan import Batch, FitPlan
+
+if TYPE_CHECKING:
+    from determined.pytorch._state import Progress
+
+SHOWN_METRICS = 3
+
+
+class NoBar:
+    """Nobody watches."""
+
+    def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class RichBar:
+    """Batches, epochs, rate, metrics and the time left.
+
+    It is drawn by a thread of its own, which reads how far training is, so that the loop does nothing for it.
+    """
+
+    def __init__(self, plan: FitPlan, progress: Progress, epoch_length: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Display
+        from rich.text import Text
+
+        class Rate(ProgressColumn):
+            def render(self, task: Any) -> Text:
+                return Text(f"{task.speed:,.0f} batches/s" if task.speed else "")
+
+        bar = self
+
+        class Live(Display):
+            def get_renderables(self) -> Any:
+                bar._look()
+                yield from super().get_renderables()
+
+        self._progress = progress
+        self._texts = {"training": "", "validation": ""}
+        total = plan.length if isinstance(plan.max_length, Batch) else plan.length * epoch_length
+        self._display = Live(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,}/{task.total:,}"),
+            Rate(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[metrics]}"),
+            console=Console(stderr=True),
+            refresh_per_second=5,
+            transient=False,
+        )
+        self._task = self._display.add_task("epoch 0", total=total, completed=progress.batches_trained, metrics="")
+        self._display.start()
+
+    def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
+        numbers = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, (int, float))}
+        text = "  ".join(f"{name} {value:.4g}" for name, value in list(numbers.items())[:SHOWN_METRICS])
+        self._texts["validation" if validation else "training"] = f"[dim]val[/] {text}" if validation else text
+
+    def close(self) -> None:
+        self._look()
+        self._display.stop()
+
+    def _look(self) -> None:
+        self._display.update(
+            self._task,
+            completed=self._progress.batches_trained,
+            description=f"epoch {self._progress.epochs_trained}",
+            metrics="  ".join(text for text in self._texts.values() if text),
+        )
+
+
+def make_bar(plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool) -> RichBar | NoBar:
+    """A bar on the chief if a person can see it; `DET_PROGRESS=off` says no, `on` says yes."""
+    wish = os.environ.get("DET_PROGRESS", "auto").lower()
+    can_see = sys.stderr.isatty() or "ipykernel" in sys.modules
+    if not is_chief or wish in ("off", "0", "false", "no") or (wish == "auto" and not can_see):
+        return NoBar()
+    return RichBar(plan, progress, epoch_length)

@@ -1,0 +1,174 @@
+"""PyTorchCallback, and the list that fans one hook out to many. Which hooks are overridden is found out once."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+logger = logging.getLogger("determined.pytorch")
+
+
+class PyTorchCallback:
+    """Override the hooks you need; return the callback from `PyTorchTrial.build_callbacks()`.
+
+    Hooks run on every rank, except that `state_dict`, `on_checkpoint_save_start` and `on_checkpoint_write_end` run on
+    the chief only.
+
+    Example::
+
+        class Patience(pytorch.PyTorchCallback):
+            def __init__(self, context):
+                self.context, self.best = context, float("inf")
+
+            def on_validation_end(self, metrics):
+                if metrics["loss"] > self.best:
+                    self.context.set_stop_requested(True)
+                self.best = min(self.best, metrics["loss"])
+
+            def state_dict(self):
+                return {"best": self.best}
+
+            def load_state_dict(self, state_dict):
+                self.best = state_dict["best"]
+    """
+
+    def on_trial_startup(self, first_batch_idx: int, checkpoint_uuid: str | None) -> None:
+        """First of all, before loaders are built and before a checkpoint is loaded."""
+
+    def on_checkpoint_load_start(self, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint was read and nothing is restored yet; changes to it are honoured."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict()` said."""
+
+    def on_training_start(self) -> None:
+        """Once per `fit()`, after a checkpoint was loaded, even if nothing will be trained."""
+
+    def on_training_epoch_start(self, epoch_idx: int) -> None:
+        """Before the first batch of an epoch; not for an epoch that is resumed in the middle."""
+
+    def on_training_epoch_end(self, epoch_idx: int) -> None:
+        """After the last batch of an epoch."""
+
+    def on_training_workload_end(self, avg_metrics: dict[str, Any], batch_metrics: list[dict[str, Any]]) -> None:
+        """After every window of training, once its metrics are reported."""
+
+    def on_validation_start(self) -> None:
+        """A validation begins."""
+
+    def on_validation_epoch_start(self) -> None:
+        """Before the first batch of a validation, with `evaluate_batch`."""
+
+    def on_validation_epoch_end(self, outputs: list[dict[str, Any]]) -> None:
+        """After the last batch of a validation, with `evaluate_batch`: what this rank's batches returned."""
+
+    def on_validation_end(self, metrics: dict[str, Any]) -> None:
+        """The metrics of a validation, before they are reported; what the chief's callback changes is reported."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must survive a restart: tensors and plain values."""
+        return {}
+
+    def on_checkpoint_save_start(self, checkpoint: dict[str, Any]) -> None:
+        """The state is gathered and not written yet; changes are saved."""
+
+    def on_checkpoint_end(self, checkpoint_dir: str) -> None:
+        """The older form of `on_checkpoint_write_end`."""
+
+    def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
+        """All files are written and not stored yet; files added to the directory become part of the checkpoint."""
+
+    def on_checkpoint_upload_end(self, uuid: str) -> None:
+        """The checkpoint is stored under this id."""
+
+    def on_trial_shutdown(self) -> None:
+        """The end of `fit()`, after an error too."""
+
+
+# Until 0.20 two hooks had other names.
+_OLDER_NAMES = {"on_validation_start": "on_validation_step_start", "on_validation_end": "on_validation_step_end"}
+
+
+class Callbacks:
+    """All callbacks of one `fit()`, in order. `run(hook, ...)` finishes one hook for all before it returns."""
+
+    def __init__(self, named: Mapping[str, PyTorchCallback]) -> None:
+        for name, callback in named.items():
+            if not isinstance(callback, PyTorchCallback):
+                raise TypeError(
+                    f"build_callbacks() returned a {type(callback).__name__} under {name!r}; "
+                    "expected a subclass of pytorch.PyTorchCallback."
+                )
+        self.named = dict(named)
+        self._hooks: dict[str, list[Callable[..., Any]]] = {}
+        self._started: list[PyTorchCallback] = []
+        if any(overrides(callback, "on_checkpoint_end") for callback in self.named.values()):
+            warnings.warn(
+                "on_checkpoint_end() is deprecated: override on_checkpoint_write_end() instead.",
+                FutureWarning,
+                stacklevel=4,
+            )
+
+    def has(self, hook: str) -> bool:
+        """Whether any callback overrides it."""
+        return bool(self._overriding(hook))
+
+    def run(self, hook: str, *args: Any, **kwargs: Any) -> None:
+        """Call the hook of every callback that overrides it, in order."""
+        for call in self._overriding(hook):
+            call(*args, **kwargs)
+
+    def start(self, first_batch_idx: int, checkpoint_uuid: str | None) -> None:
+        """Run the startup hooks; callbacks that got through theirs will get a shutdown."""
+        for callback in self.named.values():
+            callback.on_trial_startup(first_batch_idx, checkpoint_uuid)
+            self._started.append(callback)
+
+    def shut_down(self) -> None:
+        """Run the shutdown hooks of all that were started, last first; the first error is raised after all ran."""
+        first: BaseException | None = None
+        while self._started:
+            callback = self._started.pop()
+            try:
+                callback.on_trial_shutdown()
+            except Exception as failed:
+                if first is not None:
+                    logger.warning("%s.on_trial_shutdown() failed too.", type(callback).__name__, exc_info=True)
+                first = first or failed
+        if first is not None:
+            raise first
+
+    def _overriding(self, hook: str) -> list[Callable[..., Any]]:
+        if hook not in self._hooks:
+            calls = []
+            for callback in self.named.values():
+                for name in (hook, _OLDER_NAMES.get(hook, hook)):
+                    if overrides(callback, name):
+                        calls.append(_call(callback, name))
+                        break
+            self._hooks[hook] = calls
+        return self._hooks[hook]
+
+
+def overrides(callback: PyTorchCallback, hook: str) -> bool:
+    """Whether this callback does something of its own in a hook."""
+    if hook in vars(callback):
+        return True
+    return getattr(type(callback), hook, None) is not getattr(PyTorchCallback, hook, None)
+
+
+def _call(callback: PyTorchCallback, hook: str) -> Callable[..., Any]:
+    method: Callable[..., Any] = getattr(callback, hook)
+    if hook == "on_training_epoch_start" and not inspect.signature(method).parameters:
+
+        def without_index(epoch_idx: int) -> None:  # noqa: ARG001 - what older callbacks do not take
+            logger.warning(
+                "%s.on_training_epoch_start() takes no epoch_idx; add the parameter.", type(callback).__name__
+            )
+            method()
+
+        return without_index
+    return method

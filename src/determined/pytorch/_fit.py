@@ -1,0 +1,102 @@
+"""What one `fit()` works with: plain fields, made once, before the first batch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from determined import core
+from determined.pytorch._callback import Callbacks
+from determined.pytorch._metrics import TrainingWindow
+from determined.pytorch._plan import Due, FitPlan
+from determined.pytorch._stream import TrainingStream
+from determined.pytorch._trial import PyTorchTrial
+
+if TYPE_CHECKING:
+    from determined.pytorch._checkpoint import Checkpointer
+    from determined.pytorch._context import PyTorchTrialContext
+    from determined.pytorch._state import Progress
+    from determined.pytorch._validate import Validation
+
+
+class Bar(Protocol):
+    """Shows a person how far training is."""
+
+    def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
+        """New metrics."""
+
+    def close(self) -> None:
+        """Leave the screen."""
+
+
+class Policy(Protocol):
+    """Whether a validation earns a checkpoint."""
+
+    def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:
+        """Asked on the chief, before the metrics are reported."""
+
+
+@dataclasses.dataclass
+class Fit:
+    """One training, from its first batch to its last."""
+
+    trial: PyTorchTrial
+    context: PyTorchTrialContext
+    core: core.Context
+    plan: FitPlan
+    progress: Progress
+    stream: TrainingStream
+    callbacks: Callbacks
+    validation: Validation
+    checkpointer: Checkpointer
+    policy: Policy
+    window: TrainingWindow
+    bar: Bar
+    saves_async: bool = False
+    measures_throughput: bool = False
+    finish_batch: Callable[[int], None] | None = None
+    searcher_metric: str | None = None
+    last_value: float | None = None  # of the searcher metric, at `progress.last_validation`
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.plan.complete(self.progress.batches_trained, self.progress.epochs_trained)
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether the newest batch count is validated."""
+        return 0 < self.progress.batches_trained == self.progress.last_validation
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the newest batch count is saved."""
+        return 0 < self.progress.batches_trained == self.progress.last_checkpoint
+
+    def due(self) -> Due:
+        """What the plan wants now, after the last batch."""
+        return self.plan.due(self.progress.batches_trained, self.progress.epochs_trained, self.stream.ends_epoch)
+
+    def set_training_mode(self, is_training: bool) -> None:
+        """Put all models into train or eval mode."""
+        for model in self.context.models:
+            model.train(is_training)
+
+    def checkpoint_metadata(self) -> dict[str, float]:
+        """What a checkpoint says about how good it is: for `latest_checkpoint="best"`, and for the policy later."""
+        metadata = {}
+        if self.last_value is not None and self.is_validated:
+            metadata["searcher_metric"] = self.last_value
+        if (best := self.core.train.get_experiment_best_validation()) is not None:
+            metadata["best_validation"] = best
+        return metadata
+
+    def counters(self) -> dict[str, int]:
+        """What every report says about how far training is."""
+        return {"batches": self.progress.batches_trained, "epochs": self.progress.epochs_trained}
+
+    @property
+    def spares_communication(self) -> bool:
+        """Whether gradients of some batches stay on their rank until a later one."""
+        return self.context.distributed.size > 1 and self.context.gradients.aggregation_frequency > 1

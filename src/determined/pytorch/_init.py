@@ -1,0 +1,144 @@
+"""init(): who else trains, which seed, and the context that a trial is built with."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from determined import core
+from determined._info import ClusterInfo, get_cluster_info
+from determined.core._context import _init_trial, _slots
+from determined.pytorch._context import PyTorchTrialContext
+
+logger = logging.getLogger("determined.pytorch")
+
+# What torch.initial_seed() says when nobody has chosen a seed.
+_UNSEEDED = 67280421310721
+
+
+@contextlib.contextmanager
+def init(
+    *,
+    hparams: dict[str, Any] | None = None,
+    exp_conf: dict[str, Any] | None = None,
+    distributed: core.DistributedContext | None = None,
+    aggregation_frequency: int = 1,
+    enable_tensorboard_logging: bool = True,
+    seed: int | None = None,
+) -> Iterator[PyTorchTrialContext]:
+    """The context that a `PyTorchTrial` is built and trained with, for the length of a `with` block.
+
+    Under `torchrun` the ranks find each other and train one model together.
+
+    Args:
+        hparams: What `context.get_hparam()` answers; by default what a managed trial was given.
+        exp_conf: The experiment config; its `searcher` tells which validations are best, its `checkpoint_storage` where
+            checkpoints go. A managed trial has its own.
+        distributed: How the ranks find each other, if it is not `torchrun` that started them.
+        aggregation_frequency: Batches whose gradients are added up before one optimizer step.
+        enable_tensorboard_logging: Write metrics as TensorBoard scalars.
+        seed: For weights, data order and everything random. By default `reproducibility.experiment_seed` of the config,
+            the seed that the script chose with `torch.manual_seed()`, or one that is drawn and said.
+
+    Example::
+
+        with pytorch.init(hparams={"lr": 0.1}) as context:
+            trainer = pytorch.Trainer(MyTrial(context), context)
+            trainer.fit(max_length=pytorch.Epoch(10))
+    """
+    if (
+        isinstance(aggregation_frequency, bool)
+        or not isinstance(aggregation_frequency, int)
+        or aggregation_frequency < 1
+    ):
+        raise ValueError(f"aggregation_frequency is {aggregation_frequency!r}; expected a whole number, 1 or more.")
+    info = get_cluster_info()
+    trial = info.trial if info is not None and info.task_type == "TRIAL" else None
+    config = _config(info, exp_conf)
+    with contextlib.ExitStack() as stack:
+        ranks = _find_ranks(stack, distributed, info)
+        trial_seed = _choose_seed(seed, trial.trial_seed if trial else None, config or {}, ranks)
+        services = stack.enter_context(_init_trial(distributed=ranks, config=config or {}, info=info))
+        context = PyTorchTrialContext(
+            services,
+            trial_seed,
+            hparams if hparams is not None or trial is None else trial.hparams,
+            ranks.size,
+            torch.cuda.device_count(),
+            config,
+            aggregation_frequency,
+            trial._steps_completed if trial else 0,
+            True,
+            bool((config or {}).get("debug", False)),
+            enable_tensorboard_logging,
+        )
+        stack.callback(context.close)
+        yield context
+
+
+def _config(info: ClusterInfo | None, exp_conf: dict[str, Any] | None) -> dict[str, Any] | None:
+    if info is None or info.task_type != "TRIAL":
+        return exp_conf
+    if exp_conf is not None:
+        logger.warning("init(exp_conf=...) is ignored: this trial was started with an experiment config of its own.")
+    return info.trial._config
+
+
+def _find_ranks(
+    stack: contextlib.ExitStack, given: core.DistributedContext | None, info: ClusterInfo | None
+) -> core.DistributedContext:
+    """Who trains together: what the caller says, else what torchrun said, else this process alone."""
+    if _is_on("USE_HOROVOD"):
+        raise RuntimeError("USE_HOROVOD is set, and Horovod is not supported. Start the script with torchrun instead.")
+    is_launched = "RANK" in os.environ or "WORLD_SIZE" in os.environ
+    if given is None and not is_launched and (slots := _slots(info)) > 1:
+        raise ValueError(
+            f"This trial has {slots} slots and nothing started one process for each. Use the launcher: "
+            "python3 -m determined.launch.torch_distributed python3 train.py"
+        )
+    world = given.size if given is not None else int(os.environ.get("WORLD_SIZE", "1"))
+    if world > 1 and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        stack.callback(torch.distributed.destroy_process_group)
+    if given is not None:
+        return given
+    if is_launched:
+        return core.DistributedContext.from_torch_distributed()
+    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        raise RuntimeError(
+            f"A process group of {torch.distributed.get_world_size()} is initialised, but RANK and WORLD_SIZE are not "
+            "set. Start the script with torchrun, or pass init(distributed=...)."
+        )
+    return core.DistributedContext()
+
+
+def _is_on(variable: str) -> bool:
+    return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def _choose_seed(
+    given: int | None, managed: int | None, config: Mapping[str, Any], ranks: core.DistributedContext
+) -> int:
+    """The trial's seed, the same on every rank; random streams start from it unless the script has seeded them."""
+    chosen = given if given is not None else managed
+    if chosen is None:
+        chosen = (config.get("reproducibility") or {}).get("experiment_seed")
+    if chosen is None and torch.initial_seed() != _UNSEEDED:
+        return int(ranks.broadcast(torch.initial_seed() % 2**31))  # the script has seeded: its streams are its own
+    if chosen is None:
+        chosen = secrets.randbelow(2**31)
+        if ranks.rank == 0:
+            logger.info("No seed was given; this run has seed %d. To repeat it: init(seed=%d)", chosen, chosen)
+    chosen = int(ranks.broadcast(chosen))
+    random.seed(chosen)
+    np.random.seed(chosen % 2**32)
+    torch.manual_seed(chosen)
+    return chosen

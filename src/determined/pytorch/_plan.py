@@ -1,0 +1,212 @@
+"""What is due after batch n. Pure: numbers in, decisions out; the loop carries them out."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import enum
+import math
+import sys
+from collections.abc import Container, Iterable
+from typing import Any
+
+from determined import core
+
+
+class TrainUnit:
+    """A length, a period or a schedule of training; use `Batch` or `Epoch`.
+
+    Args:
+        value: A whole number n: every n-th (0 or less: every one). A container of numbers: exactly at these counts.
+
+    Example::
+
+        trainer.fit(max_length=pytorch.Epoch(10), checkpoint_period=pytorch.Batch([100, 500]))
+    """
+
+    def __init__(self, value: int | Container[int]) -> None:
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if not is_number and (isinstance(value, (str, bytes)) or not isinstance(value, Container)):
+            raise TypeError(
+                f"{type(self).__name__}({value!r}): expected a whole number, or a list of the counts at which to stop."
+            )
+        self.value = value
+
+    def should_stop(self, count: int) -> bool:
+        """Whether something of this period or schedule is due after `count` batches or epochs."""
+        if isinstance(self.value, int):
+            return self.value <= 0 or (count > 0 and count % self.value == 0)
+        return count in self.value
+
+    def next_after(self, count: int) -> float:
+        """The first count after `count` at which this may be due; infinity if never again."""
+        if isinstance(self.value, int):
+            return count + 1 if self.value <= 0 else (count // self.value + 1) * self.value
+        if isinstance(self.value, range) and self.value.step > 0:
+            position = bisect.bisect_right(self.value, count)
+            return self.value[position] if position < len(self.value) else math.inf
+        if isinstance(self.value, (list, tuple, set, frozenset)):
+            return min((n for n in self.value if n > count), default=math.inf)
+        return count + 1  # a container that can only be asked
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self.value)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.value!r})"
+
+    # For configs of older experiments.
+
+    def _to_searcher_unit(self) -> core.Unit:
+        return core.Unit.BATCHES if isinstance(self, Batch) else core.Unit.EPOCHS
+
+    @staticmethod
+    def _from_searcher_unit(length: int, unit: core.Unit | None, global_batch_size: int | None = None) -> TrainUnit:
+        if unit is core.Unit.EPOCHS:
+            return Epoch(length)
+        if unit is core.Unit.BATCHES:
+            return Batch(length)
+        if unit is core.Unit.RECORDS:
+            if global_batch_size is None:
+                raise ValueError(
+                    "A length in records needs global_batch_size in the hyperparameters, and there is none."
+                )
+            return Batch._from_records(length, global_batch_size)
+        raise ValueError(f"A training length in {unit} is unknown; expected epochs, batches or records.")
+
+    @staticmethod
+    def _from_values(
+        batches: int | None = None,
+        records: int | None = None,
+        epochs: int | None = None,
+        global_batch_size: int | None = None,
+    ) -> TrainUnit:
+        given = {n: v for n, v in (("batches", batches), ("records", records), ("epochs", epochs)) if v is not None}
+        if len(given) != 1:
+            raise ValueError(f"Expected exactly one of batches, records and epochs, not {sorted(given) or 'none'}.")
+        ((name, value),) = given.items()
+        if value < 1:
+            return Batch(sys.maxsize)
+        if name == "batches":
+            return Batch(value)
+        if name == "epochs":
+            return Epoch(value)
+        assert global_batch_size, "a period in records needs global_batch_size"
+        return Batch._from_records(value, global_batch_size)
+
+
+class Batch(TrainUnit):
+    """A length, period or schedule counted in batches of one slot."""
+
+    @staticmethod
+    def _from_records(records: int, global_batch_size: int) -> Batch:
+        return Batch(max(records // global_batch_size, 1))
+
+
+class Epoch(TrainUnit):
+    """A length, period or schedule counted in epochs."""
+
+
+class _TrainBoundaryType(enum.Enum):
+    """What can be due at a stop, in the order in which it is handled."""
+
+    TRAIN = "TRAIN"
+    VALIDATE = "VALIDATE"
+    CHECKPOINT = "CHECKPOINT"
+    REPORT = "REPORT"
+
+
+@dataclasses.dataclass(frozen=True)
+class Due:
+    """What is due at one stop."""
+
+    complete: bool = False
+    validate: bool = False
+    checkpoint: bool = False
+    progress: bool = False
+
+    def __bool__(self) -> bool:
+        return self.complete or self.validate or self.checkpoint or self.progress
+
+
+@dataclasses.dataclass(frozen=True)
+class FitPlan:
+    """The whole schedule of one `fit()`. Counts are absolute over the life of the trial."""
+
+    max_length: TrainUnit
+    validation_period: TrainUnit | None = None
+    checkpoint_period: TrainUnit | None = None
+    reporting_period: TrainUnit | None = None
+    test_mode: bool = False
+
+    @property
+    def length(self) -> int:
+        """How long to train, in the unit of `max_length`."""
+        value = self.max_length.value
+        assert isinstance(value, int), "fit() has checked this"
+        return value
+
+    def complete(self, batches: int, epochs: int) -> bool:
+        """Whether nothing is left to train."""
+        if self.test_mode and batches > 0:
+            return True
+        return (batches if isinstance(self.max_length, Batch) else epochs) >= self.length
+
+    def fraction(self, batches: int, epochs: int) -> float:
+        """How much of the length is trained, from 0 to 1."""
+        done = batches if isinstance(self.max_length, Batch) else epochs
+        return 1.0 if self.length <= 0 else min(1.0, done / self.length)
+
+    def due(self, batches: int, epochs: int, ends_epoch: bool) -> Due:
+        """What to do now, after `batches` batches; `ends_epoch` says that the last one ended an epoch."""
+
+        def reached(unit: TrainUnit | None) -> bool:
+            if unit is None:
+                return False
+            return unit.should_stop(batches) if isinstance(unit, Batch) else ends_epoch and unit.should_stop(epochs)
+
+        complete = self.complete(batches, epochs)
+        return Due(
+            complete=complete,
+            validate=reached(self.validation_period),
+            checkpoint=reached(self.checkpoint_period),
+            progress=complete or reached(self.reporting_period),
+        )
+
+    def next_stop(self, batches: int) -> float:
+        """The next batch count at which something counted in batches may be due."""
+        if self.test_mode:
+            return batches + 1
+        counted = [unit.next_after(batches) for unit in self._units() if isinstance(unit, Batch)]
+        end = self.length if isinstance(self.max_length, Batch) else math.inf
+        return min([*counted, max(end, batches + 1)])
+
+    @property
+    def stops_at_epochs(self) -> bool:
+        """Whether the end of an epoch can be a stop."""
+        return any(isinstance(unit, Epoch) for unit in (*self._units(), self.max_length))
+
+    def _units(self) -> Iterable[TrainUnit]:
+        return [u for u in (self.validation_period, self.checkpoint_period, self.reporting_period) if u is not None]
+
+
+def check_units(**units: Any) -> None:
+    """Refuse periods that would silently never be reached.
+
+    Raises:
+        TypeError: A period is neither a `Batch` nor an `Epoch`.
+    """
+    for name, unit in units.items():
+        if unit is not None and not isinstance(unit, (Batch, Epoch)):
+            raise TypeError(f"{name} is {unit!r}; expected pytorch.Batch(n) or pytorch.Epoch(n).")
+
+
+def check_max_length(max_length: Any) -> None:
+    """Refuse a length that is no plain number of batches or epochs."""
+    if max_length is None:
+        raise ValueError("fit() needs max_length: say how long to train, for example max_length=pytorch.Epoch(10).")
+    if not isinstance(max_length, (Batch, Epoch)) or not isinstance(max_length.value, int):
+        raise TypeError(f"max_length is {max_length!r}; expected pytorch.Batch(n) or pytorch.Epoch(n) with a number n.")

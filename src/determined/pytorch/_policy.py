@@ -1,0 +1,107 @@
+"""Which validations earn a checkpoint: all, the best so far, or none."""
+
+from __future__ import annotations
+
+import logging
+import math
+import numbers
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+logger = logging.getLogger("determined.pytorch")
+
+POLICIES = ("best", "all", "none")
+
+
+class Always:
+    """Every validation is saved."""
+
+    def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:  # noqa: ARG002 - whatever they are
+        return True
+
+
+class Never:
+    """Only periods and the end of training save."""
+
+    def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:  # noqa: ARG002 - whatever they are
+        return False
+
+
+class Best:
+    """A validation is saved when its searcher metric is strictly better than any before.
+
+    Args:
+        metric: The name of the searcher metric.
+        smaller_is_better: Its direction.
+        best_so_far: What is the best of the experiment; asked before each report.
+    """
+
+    def __init__(self, metric: str, smaller_is_better: bool, best_so_far: Callable[[], float | None]) -> None:
+        self._metric = metric
+        self._smaller_is_better = smaller_is_better
+        self._best_so_far = best_so_far
+
+    def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:
+        value = searcher_value(self._metric, metrics)
+        best = self._best_so_far()
+        if best is None:
+            return True
+        if math.isnan(value):
+            return False
+        return value < best if self._smaller_is_better else value > best
+
+
+def searcher_value(metric: str, metrics: Mapping[str, Any]) -> float:
+    """The searcher metric as a number.
+
+    Raises:
+        RuntimeError: It is missing, or is not one number.
+    """
+    if metric not in metrics:
+        near = [name for name in metrics if metric in name or name in metric]
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise RuntimeError(f"searcher.metric is {metric!r}, but this validation returned {sorted(metrics)}.{hint}")
+    value = metrics[metric]
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if not isinstance(value, (numbers.Real, np.number)):
+        raise RuntimeError(f"searcher.metric {metric!r} is {value!r}, and comparing checkpoints needs one number.")
+    return float(value)
+
+
+def value_or_none(metric: str | None, metrics: Mapping[str, Any]) -> float | None:
+    """The searcher metric if it is known and one number."""
+    if metric is None or metric not in metrics:
+        return None
+    try:
+        return searcher_value(metric, metrics)
+    except RuntimeError:
+        return None
+
+
+def choose(
+    policy: str, searcher: Mapping[str, Any] | None, best_so_far: Callable[[], float | None]
+) -> Always | Never | Best:
+    """The policy by its name.
+
+    Args:
+        policy: "best", "all" or "none".
+        searcher: The `searcher` section of the experiment config, if there is one.
+        best_so_far: What is the best of the experiment.
+    """
+    if policy not in POLICIES:
+        raise ValueError(f"checkpoint_policy is {policy!r}; expected 'best', 'all' or 'none'.")
+    if policy == "all":
+        return Always()
+    if policy == "none":
+        return Never()
+    metric = (searcher or {}).get("metric")
+    if not metric:
+        logger.warning(
+            "checkpoint_policy='best' needs to know which metric, and there is none: every validation is saved. "
+            "Pass init(exp_conf={'searcher': {'metric': 'loss', 'smaller_is_better': True}}), or say 'all'."
+        )
+        return Always()
+    return Best(metric, bool((searcher or {}).get("smaller_is_better", True)), best_so_far)

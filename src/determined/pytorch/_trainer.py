@@ -1,0 +1,265 @@
+"""Trainer.fit(): check the arguments, make a plan, put together what a fit works with, hand over to the loop."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+from determined import errors
+from determined.core import Unit
+from determined.core._searcher import _parse_searcher_max_length, _parse_searcher_units
+from determined.pytorch import _loop, _policy
+from determined.pytorch._bar import make_bar
+from determined.pytorch._callback import Callbacks
+from determined.pytorch._checkpoint import Checkpointer, find_checkpoint, saved_batches, saved_best
+from determined.pytorch._fit import Fit, Policy
+from determined.pytorch._metrics import TrainingWindow
+from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_units
+from determined.pytorch._state import Progress
+from determined.pytorch._stream import epoch_length, training_stream
+from determined.pytorch._trial import PyTorchTrial
+from determined.pytorch._validate import Validation, evaluates_full_dataset
+
+if TYPE_CHECKING:
+    from determined.pytorch._context import PyTorchTrialContext
+
+logger = logging.getLogger("determined.pytorch")
+
+
+class Trainer:
+    """Trains a trial. Build and use it inside `pytorch.init()`.
+
+    Args:
+        trial: The trial.
+        context: What `init()` gave, and the trial was built with.
+
+    Example::
+
+        with pytorch.init() as context:
+            trainer = pytorch.Trainer(MyTrial(context), context)
+            trainer.fit(max_length=pytorch.Epoch(10), validation_period=pytorch.Epoch(1))
+    """
+
+    def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
+        self._trial = trial
+        self._context = context
+        self._profiles = False
+
+    def configure_profiler(
+        self,
+        sync_timings: bool = True,  # noqa: ARG002 - accepted from older scripts, like the two below
+        enabled: bool = False,
+        begin_on_batch: int = 0,  # noqa: ARG002
+        end_after_batch: int | None = None,  # noqa: ARG002
+    ) -> None:
+        """The older way to switch on system samples; use `fit(profiling_enabled=True)`."""
+        logger.warning("configure_profiler() is now fit(profiling_enabled=True); enabled=%s is passed on.", enabled)
+        self._profiles = bool(enabled)
+
+    def fit(
+        self,
+        checkpoint_period: TrainUnit | None = None,
+        validation_period: TrainUnit | None = None,
+        max_length: TrainUnit | None = None,
+        reporting_period: TrainUnit = Batch(100),  # noqa: B008 - units do not change
+        checkpoint_policy: str = "best",
+        latest_checkpoint: str | None = None,
+        step_zero_validation: bool = False,
+        test_mode: bool = False,
+        profiling_enabled: bool = False,
+        *,
+        checkpoint_async: bool = False,
+    ) -> None:
+        """Train until `max_length`, or until asked to stop.
+
+        Args:
+            checkpoint_period: When to save, beside the end and what the policy saves.
+            validation_period: When to validate, beside the end.
+            max_length: How long to train in all, over all runs of this trial: `Batch(n)` or `Epoch(n)`.
+            reporting_period: When to report progress. Metrics are reported at every stop.
+            checkpoint_policy: Which validations are saved: "best", "all" or "none".
+            latest_checkpoint: What to go on from: a checkpoint's id, a directory, or "latest" or "best" of this trial's
+                own checkpoints (a fresh start if there is none). A managed trial goes on by itself; "none" prevents it.
+            step_zero_validation: Validate before the first batch.
+            test_mode: Train one batch, validate one, save: does everything work?
+            profiling_enabled: Report samples of CPU, memory, disk, network and GPU.
+            checkpoint_async: Write checkpoints in the background; training waits only for a copy in memory.
+
+        Raises:
+            ValueError: An argument has a value that cannot be; `max_length` is missing.
+            TypeError: A period is no `Batch` or `Epoch`.
+            InvalidExperimentException: The trial wrapped no model or no optimizer, or evaluates in no way or in two.
+        """
+        trial, context = self._trial, self._context
+        if not isinstance(trial, PyTorchTrial):
+            raise TypeError(
+                f"Trainer got a {type(trial).__name__}; expected an instance of your PyTorchTrial subclass."
+            )
+        info = context.core_context.info
+        is_managed = info is not None and info.task_type == "TRIAL"
+        if test_mode and is_managed:
+            raise ValueError("test_mode is for trying a trial locally; a managed trial trains in full.")
+        check_units(
+            checkpoint_period=checkpoint_period, validation_period=validation_period, reporting_period=reporting_period
+        )
+        searcher = _searcher(context)
+        if max_length is None and is_managed:
+            max_length = _configured_length(searcher, context)
+        check_max_length(max_length)
+        assert max_length is not None
+        _check_trial(trial, context)
+        plan = FitPlan(max_length, validation_period, checkpoint_period, reporting_period, test_mode)
+        policy = _policy.choose(checkpoint_policy, searcher, context.core_context.train.get_experiment_best_validation)
+        if latest_checkpoint is None and info is not None:
+            latest_checkpoint = info.latest_checkpoint
+        source = self._source(latest_checkpoint, bool(searcher.get("smaller_is_better", True)))
+        self._run(
+            plan,
+            policy,
+            source,
+            step_zero_validation=step_zero_validation,
+            profiles=profiling_enabled or self._profiles,
+            saves_async=checkpoint_async,
+        )
+
+    def _source(self, latest_checkpoint: str | None, smaller_is_better: bool) -> str | None:
+        """Where to go on from: an id, a directory, or None for a fresh start."""
+        if latest_checkpoint in (None, "", "none"):
+            return None
+        if latest_checkpoint not in ("latest", "best"):
+            return str(latest_checkpoint)
+        name = type(self._trial).__qualname__
+        distributed = self._context.distributed
+        which: Literal["latest", "best"] = "latest" if latest_checkpoint == "latest" else "best"
+        found = find_checkpoint(self._context.core_context, which, name, smaller_is_better)
+        if found is None and distributed.rank == 0:
+            place = self._context.core_context.checkpoint.location
+            logger.info("There is no checkpoint of %s in %s yet, so training starts afresh.", name, place)
+        return found
+
+    def _run(
+        self,
+        plan: FitPlan,
+        policy: Policy,
+        source: str | None,
+        *,
+        step_zero_validation: bool,
+        profiles: bool,
+        saves_async: bool,
+    ) -> None:
+        trial, context, services = self._trial, self._context, self._context.core_context
+        distributed = context.distributed
+        callbacks = Callbacks(trial.build_callbacks())
+        progress = Progress(trial_id=_trial_id(context))
+        with contextlib.ExitStack() as stack:
+            stack.callback(callbacks.shut_down)
+            callbacks.start(saved_batches(services, source, progress.trial_id) if source else 0, source)
+            loader = trial.build_training_data_loader()
+            length = distributed.broadcast(epoch_length(loader, distributed.size))
+            stream = training_stream(
+                loader,
+                seed=context.get_trial_seed(),
+                rank=distributed.rank,
+                size=distributed.size,
+                epoch_length=length,
+                is_checked=context.checks_datasets,
+            )
+            stack.callback(stream.close)
+            context.position.epoch_length = length
+            validation_loader = trial.build_validation_data_loader()
+            validation = Validation(trial, context, callbacks, validation_loader, plan.test_mode)
+            checkpointer = Checkpointer(services, context, trial, callbacks, progress, stream)
+            if source is not None:
+                loaded = checkpointer.load(source)
+                if loaded.continues and (best := saved_best(services, source)) is not None:
+                    services.train.note_best_validation(best)
+            _say_start(plan, progress, length, distributed.rank == 0)
+            callbacks.run("on_training_start")
+            if profiles:
+                services.profiler.on()
+                stack.callback(services.profiler.off)
+            if context.profiler is not None:
+                stack.enter_context(context.profiler)
+            bar = make_bar(plan, progress, length, distributed.rank == 0)
+            stack.callback(bar.close)
+            fit = Fit(
+                trial=trial,
+                context=context,
+                core=services,
+                plan=plan,
+                progress=progress,
+                stream=stream,
+                callbacks=callbacks,
+                validation=validation,
+                checkpointer=checkpointer,
+                policy=policy,
+                window=TrainingWindow(distributed),
+                bar=bar,
+                saves_async=saves_async,
+                measures_throughput=profiles,
+                finish_batch=context.finish_batch(),
+                searcher_metric=_searcher(context).get("metric"),
+            )
+            if step_zero_validation and progress.batches_trained == 0 and plan.length > 0:
+                _loop.validate(fit)
+            _loop.run(fit)
+
+
+def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
+    name = type(trial).__name__
+    if not context.models:
+        raise errors.InvalidExperimentException(
+            f"{name} wrapped no model, so there is nothing to train. Pass one through context.wrap_model() in __init__."
+        )
+    if not context.optimizers:
+        raise errors.InvalidExperimentException(
+            f"{name} wrapped {len(context.models)} model(s) but no optimizer, so nothing would train. "
+            "Pass one through context.wrap_optimizer() in __init__."
+        )
+    evaluates_full_dataset(trial)
+
+
+def _searcher(context: PyTorchTrialContext) -> dict[str, Any]:
+    """The `searcher` section of the experiment config; empty if there is none."""
+    try:
+        return context.get_experiment_config().get("searcher") or {}
+    except ValueError:
+        return {}
+
+
+def _configured_length(searcher: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:
+    """The length of an older experiment's config."""
+    length = _parse_searcher_max_length(searcher)
+    if not length:
+        raise ValueError("fit() needs max_length: say how long to train, for example max_length=pytorch.Epoch(10).")
+    warnings.warn(
+        "searcher.max_length is deprecated as the training length: pass fit(max_length=...).",
+        FutureWarning,
+        stacklevel=3,
+    )
+    unit = _parse_searcher_units(searcher)
+    if unit is None:
+        logger.warning("searcher.max_length is %d without a unit; it is taken as batches.", length)
+    try:
+        global_batch_size = context.get_global_batch_size()
+    except ValueError:
+        global_batch_size = None
+    return TrainUnit._from_searcher_unit(length, unit or Unit.BATCHES, global_batch_size)
+
+
+def _trial_id(context: PyTorchTrialContext) -> int:
+    info = context.core_context.info
+    return info.trial.trial_id if info is not None and info.task_type == "TRIAL" else 0
+
+
+def _say_start(plan: FitPlan, progress: Progress, length: int, is_chief: bool) -> None:
+    if not is_chief:
+        return
+    kind = "epochs" if isinstance(plan.max_length, Epoch) else "batches"
+    logger.info(
+        "Training to %d %s from batch %d; an epoch has %d batches. Validation: %s, checkpoint: %s, report: %s.",
+        plan.length, kind, progress.batches_trained, length,
+        plan.validation_period, plan.checkpoint_period, plan.reporting_period,
+    )  # fmt: skip

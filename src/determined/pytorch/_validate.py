@@ -1,0 +1,127 @@
+"""One validation: batches in, reduced metrics out. Nothing that happens here changes the course of training."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from determined import errors
+from determined.pytorch import _rng
+from determined.pytorch._callback import Callbacks
+from determined.pytorch._metrics import ValidationPass, ValidationResult, reduce_full_dataset
+from determined.pytorch._stream import validation_loader
+from determined.pytorch._trial import PyTorchTrial, is_overridden
+
+if TYPE_CHECKING:
+    from determined.pytorch._context import PyTorchTrialContext
+
+
+class Validation:
+    """How this trial is validated, found out once.
+
+    Args:
+        trial: The trial, with exactly one of its two evaluation methods overridden.
+        context: Its context.
+        callbacks: The hooks to run.
+        loader: What `build_validation_data_loader()` returned.
+        test_mode: Look at one batch only.
+    """
+
+    def __init__(
+        self, trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks, loader: Any, test_mode: bool
+    ) -> None:
+        self._trial = trial
+        self._context = context
+        self._callbacks = callbacks
+        self._test_mode = test_mode
+        self._is_full = evaluates_full_dataset(trial)
+        distributed = context.distributed
+        rank, size = (0, 1) if self._is_full else (distributed.rank, distributed.size)
+        self._loader = validation_loader(
+            loader, seed=context.get_trial_seed(), rank=rank, size=size, is_checked=context.checks_datasets
+        )
+        self._pass = ValidationPass(distributed, keep_outputs=callbacks.has("on_validation_epoch_end"))
+        self._evaluate = None if self._is_full else evaluator(trial)
+
+    def run(self) -> ValidationResult:
+        """Validate once. Collective."""
+        context = self._context
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_rng.preserved())
+            stack.enter_context(torch.no_grad())
+            stack.callback(self._set_mode, True)
+            context.reset_reducers()
+            self._set_mode(False)
+            self._callbacks.run("on_validation_start")
+            result = self._on_the_chief() if self._is_full else self._on_every_rank()
+            self._callbacks.run("on_validation_end", result.metrics)
+            return result
+
+    def _on_every_rank(self) -> ValidationResult:
+        self._callbacks.run("on_validation_epoch_start")
+        context, evaluate, add = self._context, self._evaluate, self._pass.add
+        assert evaluate is not None
+        for batch_idx, batch in enumerate(self._loader):
+            moved = context.to_device(batch) if context.auto_to_device else batch
+            add(evaluate(moved, batch_idx), self._length(moved))
+            if self._test_mode:
+                break
+        if self._callbacks.has("on_validation_epoch_end"):
+            self._callbacks.run("on_validation_epoch_end", self._pass.outputs())
+        return self._pass.reduce(self._trial.evaluation_reducer(), context.reducers)
+
+    def _on_the_chief(self) -> ValidationResult:
+        """The chief evaluates; the others wait for its word."""
+        metrics: Any = None
+        if self._context.distributed.rank == 0:
+            try:
+                metrics = self._trial.evaluate_full_dataset(data_loader=self._loader)
+            except Exception as failed:  # noqa: BLE001 - raised again once the others know
+                metrics = failed
+        return reduce_full_dataset(metrics, self._context.distributed, self._context.reducers)
+
+    def _length(self, batch: Any) -> int | None:
+        try:
+            return self._trial.get_batch_length(batch)
+        except (TypeError, ValueError):
+            return None  # a batch of a type of the user's own: only throughput wants to know
+
+    def _set_mode(self, is_training: bool) -> None:
+        for model in self._context.models:
+            model.train(is_training)
+
+
+def evaluates_full_dataset(trial: PyTorchTrial) -> bool:
+    """Which of its two evaluation methods a trial overrides.
+
+    Raises:
+        InvalidExperimentException: Both or neither.
+    """
+    by_batch, in_full = is_overridden(trial, "evaluate_batch"), is_overridden(trial, "evaluate_full_dataset")
+    if by_batch == in_full:
+        which = (
+            "both evaluate_batch() and evaluate_full_dataset()"
+            if by_batch
+            else "neither evaluate_batch() nor evaluate_full_dataset()"
+        )
+        raise errors.InvalidExperimentException(
+            f"{type(trial).__name__} overrides {which}. Override exactly one of them."
+        )
+    return in_full
+
+
+def evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:
+    """`evaluate_batch` as (batch, batch_idx), whatever of the index this trial's version takes."""
+    method: Callable[..., Any] = trial.evaluate_batch
+    parameters = inspect.signature(method).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    if takes_any or any(p.name == "batch_idx" and p.kind is not p.POSITIONAL_ONLY for p in parameters):
+        return lambda batch, batch_idx: method(batch=batch, batch_idx=batch_idx)
+    if len(positional) > 1:
+        return lambda batch, batch_idx: method(batch, batch_idx)
+    return lambda batch, _: method(batch)

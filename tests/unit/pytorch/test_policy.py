@@ -1,0 +1,64 @@
+"""Which validations earn a checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import numpy as np
+import pytest
+
+from determined.pytorch import _policy
+
+SEARCHER = {"metric": "loss", "smaller_is_better": True}
+
+
+def earns(value: object, best: float | None, *, smaller: bool = True) -> bool:
+    searcher = {"metric": "loss", "smaller_is_better": smaller}
+    return _policy.choose("best", searcher, lambda: best).earns_checkpoint({"loss": value})
+
+
+def test_strictly_better_saves() -> None:
+    """T89: with 0.5 so far, smaller is better: 0.4 saves, 0.5 does not; none known saves."""
+    assert earns(0.4, 0.5)
+    assert not earns(0.5, 0.5)
+    assert earns(9.0, None)
+    assert earns(0.6, 0.5, smaller=False)
+    assert not earns(0.4, 0.5, smaller=False)
+
+
+def test_nan_is_not_better() -> None:
+    """4.7: NaN is not better than a known value; infinities compare as numbers."""
+    assert not earns(math.nan, 0.5)
+    assert not earns(math.inf, 0.5)
+    assert earns(np.float64(0.1), 0.5)
+    assert earns(np.asarray(0.1), 0.5)
+
+
+@pytest.mark.parametrize("metrics", [{"accuracy": 1.0}, {"loss": "low"}, {"loss": np.ones(2)}, {"loss": None}])
+def test_the_metric_must_be_there(metrics: dict[str, object]) -> None:
+    """T88: a searcher metric that is missing or not one number is a RuntimeError under `best`, and only there."""
+    with pytest.raises(RuntimeError, match=r"searcher\.metric"):
+        _policy.choose("best", SEARCHER, lambda: None).earns_checkpoint(metrics)
+    assert _policy.choose("all", SEARCHER, lambda: None).earns_checkpoint(metrics)
+    assert not _policy.choose("none", SEARCHER, lambda: None).earns_checkpoint(metrics)
+
+
+def test_a_near_miss_is_suggested() -> None:
+    """A metric with nearly that name is offered."""
+    with pytest.raises(RuntimeError, match="Did you mean 'validation_loss'"):
+        _policy.searcher_value("loss", {"validation_loss": 1.0})
+
+
+def test_best_without_a_metric_saves_all(caplog: pytest.LogCaptureFixture) -> None:
+    """T13: policy `best` without a known metric warns, and every validation saves."""
+    with caplog.at_level(logging.WARNING, "determined.pytorch"):
+        policy = _policy.choose("best", None, lambda: None)
+    assert policy.earns_checkpoint({})
+    assert "every validation is saved" in caplog.text
+
+
+def test_unknown_policies_are_refused() -> None:
+    """T14, W25: an unknown policy is a ValueError."""
+    with pytest.raises(ValueError, match="bogus"):
+        _policy.choose("bogus", None, lambda: None)
