@@ -191,6 +191,16 @@ def test_taking_back_at_the_start_changes_nothing() -> None:
     assert saved(foreign)["batches"] == 1
 
 
+def test_after_an_epoch_comes_the_next() -> None:
+    """The position at the end of an epoch is the start of the next, whatever drop_last left out."""
+    source = stream(DataLoader(list(range(11)), 5, drop_last=True))
+    taken(source, 2)
+    assert (saved(source)["epoch"], saved(source)["position"]) == (1, 0)
+    smaller = stream(DataLoader(list(range(11)), 1))
+    smaller.load_state_dict(saved(source))
+    assert taken(smaller, 1) == [[0]]
+
+
 def test_the_order_that_was_begun_is_finished() -> None:
     """A resume with another seed goes on in the saved one's order."""
     whole = stream(DataLoader(list(range(50)), 5, shuffle=True))
@@ -304,6 +314,27 @@ def test_a_batch_sampler_without_length() -> None:
     for source in three:
         source.load_state_dict(state)
     assert [taken(source, 2) for source in three] == [seen[6:12:3], seen[7:12:3], seen[8:12:3]]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 6])
+def test_a_sampler_with_a_state_of_its_own_resumes(steps: int) -> None:
+    """Nobody tells it the epoch, so its earlier passes are read again."""
+
+    class Remembering(Sampler[int]):
+        def __init__(self) -> None:
+            self.own = random.Random(5)
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(self.own.sample(range(10), 10))
+
+        def __len__(self) -> int:
+            return 10
+
+    whole = stream(DataLoader(list(range(10)), 5, sampler=Remembering()))
+    taken(whole, steps)
+    resumed = stream(DataLoader(list(range(10)), 5, sampler=Remembering()))
+    resumed.load_state_dict(saved(whole))
+    assert taken(resumed, 5) == taken(whole, 5)
 
 
 def test_epochs_of_varying_length() -> None:
