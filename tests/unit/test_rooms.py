@@ -19,7 +19,7 @@ ROOMS: dict[str, set[str]] = {
     "store": set(),
     "artifacts": set(),
     "core": {"artifacts", "store.messages", "_info"},
-    "pytorch": {"core", "artifacts", "_info"},
+    "pytorch": {"core", "artifacts", "_info", "_import_path"},
     "launch": {"core", "artifacts", "_info"},
     "experiment": {"store", "artifacts"},
     "server": {"experiment", "store", "artifacts"},

@@ -19,9 +19,9 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-import determined
 from determined import core, errors
 from determined._home import data_directory
+from determined._version import __version__
 from determined.core._values import plain as json_value
 from determined.pytorch import _checkpoint_compat, _rng
 from determined.pytorch._callback import PyTorchCallback, overrides
@@ -63,16 +63,6 @@ class Loaded:
 
     continues: bool
     """The counters and the data go on where they were; otherwise only what was learned is taken over."""
-
-
-@dataclass(frozen=True)
-class Peek:
-    """What is known of a checkpoint before it is loaded."""
-
-    batches_trained: int
-    """Where training will go on; 0 if the checkpoint is another trial's."""
-    trial_seed: int | None
-    """The seed it was trained with; None if it does not say."""
 
 
 class Checkpointer:
@@ -195,6 +185,15 @@ class Checkpointer:
         """Like `poll()`, but wait until it is stored. Collective."""
         return self._finish(lambda saving: saving.wait())
 
+    def abandon(self) -> None:
+        """After an error elsewhere: let what is being written come to its end, without talking to other ranks."""
+        saving, self._background, self._is_saving = self._background, None, False
+        if saving is not None:
+            try:
+                saving.wait()
+            except Exception:
+                logger.warning("The checkpoint that was being written in the background is lost.", exc_info=True)
+
     def _finish(self, ask: Any) -> str | None:
         if not self._is_saving:
             return None
@@ -258,7 +257,7 @@ class Checkpointer:
 
     def _metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
         return {
-            "determined_version": determined.__version__,
+            "determined_version": __version__,
             "steps_completed": self._progress.batches_trained,
             "framework": f"torch-{torch.__version__}",
             "format": "pickle",
@@ -295,21 +294,6 @@ class Checkpointer:
         return seed
 
     # Loading.
-
-    def peek(self, source: str) -> Peek:
-        """Look at a checkpoint without loading it. Cheap. Collective."""
-
-        def look() -> Peek:
-            with _small_files(self._core, source) as path:
-                metadata = _json_file(path / "metadata.json")
-                seed = metadata.get("trial_seed")
-                length = self.stream.epoch_length if self.stream is not None else sys.maxsize
-                counters = _checkpoint_compat.saved_counters(path, length) or {}
-            continues = counters.get("trial_id", 0) == self._progress.trial_id
-            batches = counters.get("batches_trained", 0) if continues else 0
-            return Peek(batches, seed if isinstance(seed, int) else None)
-
-        return self._distributed.run_on_chief(look)
 
     def load(self, source: str) -> Loaded:
         """Restore everything from a checkpoint, by its id or its directory. Collective.
@@ -463,18 +447,23 @@ def _own_places(core_context: core.Context) -> list[Path]:
 # Reading, with or without a trial that is being trained.
 
 
-def read_state(directory: Path) -> dict[str, Any]:
+def read_state(directory: Path, **load_kwargs: Any) -> dict[str, Any]:
     """What the state file of a checkpoint's directory holds, on the CPU. Only tensors and plain values are read.
+
+    Args:
+        directory: The directory.
+        **load_kwargs: More for `torch.load`.
 
     Raises:
         InvalidCheckpointException: There is no state file, or it wants more than that.
         CheckpointDamaged: It is not whole.
     """
     path = _checkpoint_compat.find_state_file(directory)
+    options = {"map_location": "cpu", "weights_only": True, **load_kwargs}
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = torch.load(path, **options)
     except pickle.UnpicklingError:
-        state = _checkpoint_compat.read_old(path)
+        state = _checkpoint_compat.read_old(path, options)
     except Exception as broken:
         raise errors.CheckpointDamaged(
             f"{path} cannot be read: {type(broken).__name__}: {str(broken)[:300]}. Use another checkpoint."
@@ -505,45 +494,58 @@ def _is_directory(source: str) -> bool:
 
 
 def saved_batches(core_context: core.Context, source: str, trial_id: int) -> int:
-    """How many batches a checkpoint of this trial has seen; 0 for one of another trial. Collective."""
-    with _opened(core_context, source) as path:
-        counters = _checkpoint_compat.saved_counters(path, sys.maxsize)
-    if counters is None or (counters.get("trial_id") or 0) != trial_id:
-        return 0
-    return int(counters["batches_trained"])
+    """How many batches a checkpoint of this trial has seen; 0 for one of another trial. Cheap. Collective."""
 
-
-def saved_seed(core_context: core.Context, source: str) -> int | None:
-    """The trial seed that a checkpoint was trained with; None if it does not say. Collective."""
-
-    def read() -> int | None:
+    def read() -> int:
         with _small_files(core_context, source) as path:
-            seed = _json_file(path / "metadata.json").get("trial_seed")
-        return seed if isinstance(seed, int) else None
+            counters = _checkpoint_compat.saved_counters(path, sys.maxsize)
+        if counters is None or (counters.get("trial_id") or 0) != trial_id:
+            return 0
+        return int(counters["batches_trained"])
 
     return core_context.distributed.run_on_chief(read)
 
 
 @contextlib.contextmanager
 def _small_files(core_context: core.Context, source: str) -> Iterator[Path]:
-    """The directory of a checkpoint, or one with its metadata and counters only. For one rank alone."""
+    """The directory of a checkpoint, or one with its counters only: nobody waits for gigabytes. For one rank alone."""
     if _is_directory(source):
         yield Path(source)
         return
-    wanted = ("metadata.json", *_checkpoint_compat.COUNTER_FILES)
     with tempfile.TemporaryDirectory(prefix="determined-") as directory:
         core_context.checkpoint.download(
-            source, directory, core.DownloadMode.NoSharedDownload, selector=lambda path: path in wanted
+            source,
+            directory,
+            core.DownloadMode.NoSharedDownload,
+            selector=lambda path: path in _checkpoint_compat.COUNTER_FILES,
         )
         yield Path(directory)
 
 
-def _json_file(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def saved_seed(core_context: core.Context, source: str) -> int | None:
+    """The trial seed that a checkpoint was trained with; None if it does not say. Collective."""
+    seed = _saved_metadata(core_context, source).get("trial_seed")
+    return seed if isinstance(seed, int) else None
+
+
+def saved_best(core_context: core.Context, source: str) -> float | None:
+    """The best value of the searcher metric when a checkpoint was saved; None if it does not say. Collective."""
+    best = _saved_metadata(core_context, source).get("best_validation")
+    return float(best) if isinstance(best, (int, float)) else None
+
+
+def _saved_metadata(core_context: core.Context, source: str) -> dict[str, Any]:
+    """What `metadata.json` says; empty if there is none. Collective."""
+
+    def read() -> dict[str, Any]:
+        if not _is_directory(source):
+            return core_context.checkpoint.get_metadata(source)
+        try:
+            return dict(json.loads(Path(source, "metadata.json").read_bytes()))
+        except (OSError, ValueError):
+            return {}
+
+    return core_context.distributed.run_on_chief(read)
 
 
 def find_checkpoint(

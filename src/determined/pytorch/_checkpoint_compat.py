@@ -31,13 +31,17 @@ _SINGLE = {  # until 0.12.11 there was one of each
 }
 
 
+class StateFileMissing(errors.InvalidCheckpointException, FileNotFoundError):
+    """A directory without any of the files that hold a trial's state."""
+
+
 def find_state_file(directory: Path) -> Path:
     """The file with the state, by its name of any release."""
     for name in STATE_FILES:
         if (directory / name).is_file():
             return directory / name
     held = sorted(path.name for path in directory.iterdir())[:20] if directory.is_dir() else "nothing"
-    raise errors.InvalidCheckpointException(
+    raise StateFileMissing(
         f"{directory} is no trial's checkpoint: there is none of {', '.join(STATE_FILES)} in it, but {held}. "
         "Pass the directory or the id of a checkpoint that fit() wrote."
     )
@@ -128,8 +132,12 @@ def refusal(name: str) -> errors.InvalidCheckpointException:
     )
 
 
-def read_old(path: Path) -> Any:
+def read_old(path: Path, load_options: Mapping[str, Any]) -> Any:
     """Read a state file that holds more than tensors and plain values.
+
+    Args:
+        path: The file.
+        load_options: For `torch.load`; it reads with `weights_only` whatever they say.
 
     Raises:
         InvalidCheckpointException: It names something that is not on the list. Nothing of it ran.
@@ -139,7 +147,7 @@ def read_old(path: Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch tells of old pickle protocols
             with torch.serialization.safe_globals(_allowed()):
-                loaded = torch.load(path, map_location="cpu", weights_only=True)
+                loaded = torch.load(path, **{**load_options, "weights_only": True})
         return _settled(loaded, 0)
     except errors.InvalidCheckpointException as refused:
         raise errors.InvalidCheckpointException(f"{path}: {refused}") from None

@@ -1,0 +1,246 @@
+"""A trained trial back from its checkpoint, outside of training: to predict, to export, to look at."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from determined import errors
+from determined._import_path import import_from_path
+from determined.core._context import _dummy_init
+from determined.pytorch._checkpoint import read_state
+from determined.pytorch._checkpoint_compat import modernise
+from determined.pytorch._context import PyTorchTrialContext
+from determined.pytorch._state import CheckpointMismatch, Models
+
+logger = logging.getLogger("determined.pytorch")
+
+# What a config says about the cluster it was for, and not about the trial.
+_OF_THE_CLUSTER = ("bind_mounts", "checkpoint_storage", "environment", "resources", "optimizations")
+
+
+class CheckpointLoadContext(PyTorchTrialContext):
+    """A context for building a trial outside of training: on the CPU, in one process, recording nothing.
+
+    Args:
+        hparams: What `get_hparams()` answers.
+        exp_conf: What `get_experiment_config()` answers.
+
+    Example::
+
+        trial = MyTrial(pytorch.CheckpointLoadContext(hparams={"lr": 0.1}))
+    """
+
+    def __init__(self, hparams: dict[str, Any] | None = None, exp_conf: dict[str, Any] | None = None) -> None:
+        super().__init__(
+            core_context=_dummy_init(),
+            trial_seed=0,
+            hparams=hparams,
+            slots_per_trial=1,
+            num_gpus=0,
+            exp_conf=exp_conf,
+            aggregation_frequency=1,
+            steps_completed=0,
+            managed_training=False,
+            debug_enabled=False,
+            enable_tensorboard_logging=False,
+        )
+
+
+def load_trial_from_checkpoint_path(
+    path: str,
+    trial_class: type[Any] | None = None,
+    trial_kwargs: dict[str, Any] | None = None,
+    torch_load_kwargs: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Build the trial of a checkpoint and load its models' weights.
+
+    Only tensors and plain values are read from the file; the trial's code is the copy in the checkpoint, which is
+    imported and run, unless you pass the class.
+
+    Args:
+        path: The checkpoint's directory.
+        trial_class: The trial's class. Needed if it was defined in the script that was run.
+        trial_kwargs: More arguments for its constructor.
+        torch_load_kwargs: Passed to `torch.load`, for example `{"map_location": "cuda:0"}`.
+        **kwargs: The older form of `torch_load_kwargs`.
+
+    Returns:
+        The trial. Of releases before 0.12.12, whose trials have a `build_model()`, the model.
+
+    Raises:
+        AssertionError: The directory says nothing about a trial.
+        ValueError: The class cannot be imported from the checkpoint.
+        InvalidCheckpointException: The weights do not fit, or the file holds what is not read.
+
+    Example::
+
+        trial = pytorch.load_trial_from_checkpoint_path("checkpoints/4f1c22", trial_class=MyTrial)
+        trial.model.eval()
+    """
+    load_kwargs = _load_kwargs(torch_load_kwargs, kwargs)
+    home = Path(path)
+    saved = _description(home)
+    arguments = trial_kwargs or {}
+    if saved.get("is_trainer"):
+        with _code(home, saved, trial_class) as cls:
+            trial = cls(CheckpointLoadContext(saved.get("hparams"), saved.get("experiment_config")), **arguments)
+    else:
+        with _legacy_code(home, saved, trial_class) as cls:
+            trial = cls(_legacy_context(home, saved), **arguments)
+    checkpoint = read_state(home, **load_kwargs)
+    if saved["is_old"] and callable(getattr(trial, "build_model", None)):
+        return _load_bare_model(trial, checkpoint)
+    _load_models(trial, checkpoint, home, saved["is_old"])
+    return trial
+
+
+def _load_kwargs(named: dict[str, Any] | None, rest: dict[str, Any]) -> dict[str, Any]:
+    if not rest:
+        return dict(named or {})
+    if named is not None:
+        raise ValueError(
+            f"load_trial_from_checkpoint_path() got torch_load_kwargs and also {sorted(rest)}. "
+            "Put all of them into torch_load_kwargs."
+        )
+    warnings.warn(
+        f"load_trial_from_checkpoint_path(): pass {sorted(rest)} in torch_load_kwargs={{...}}.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    return rest
+
+
+def _description(home: Path) -> dict[str, Any]:
+    """What the checkpoint says about its trial, with `is_old` if only the download step of 0.12 to 0.17 wrote it."""
+    for name in ("load_data.json", "metadata.json"):
+        if not (home / name).is_file():
+            continue
+        try:
+            saved = json.loads((home / name).read_bytes())
+        except ValueError as broken:
+            raise errors.CheckpointDamaged(f"{home / name} is not JSON: {broken}.") from broken
+        saved["is_old"] = name == "metadata.json"
+        kind = str(saved.get("framework", "torch")) if saved["is_old"] else saved.get("trial_type")
+        if (saved["is_old"] and "torch" not in kind) or (not saved["is_old"] and kind != "PyTorchTrial"):
+            logger.warning("%s is of a %s, not of a PyTorchTrial; it is loaded as if it were.", home, kind)
+        return dict(saved)
+    raise AssertionError(
+        f"{home} has neither load_data.json nor metadata.json, so there is no telling whose checkpoint it is. "
+        "Pass the directory of a checkpoint that fit() wrote, or that was downloaded with its metadata."
+    )
+
+
+def _spec(saved: Mapping[str, Any]) -> tuple[str, str]:
+    """Module and class, as the checkpoint names them."""
+    spec = saved.get("trial_cls_spec") or (saved.get("experiment_config") or {}).get("entrypoint") or ""
+    module, _, name = str(spec).partition(":")
+    if saved.get("trial_in_main"):
+        if not module:
+            raise ValueError(f"The checkpoint names its trial {spec!r}, without the module. Pass trial_class=.")
+        logger.warning("The trial was defined in the script %r that was run, which is imported now.", module)
+    return module, name
+
+
+def _found(module: Any, name: str) -> type[Any]:
+    for part in name.split("."):
+        module = getattr(module, part)
+    if not isinstance(module, type):
+        raise TypeError(f"{name} is a {type(module).__name__}, not a class")
+    return module
+
+
+@contextlib.contextmanager
+def _code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) -> Iterator[type[Any]]:
+    """The trial's class; imports inside the block find the checkpoint's code first, if it comes from there."""
+    if given is not None:
+        yield given
+        return
+    with contextlib.ExitStack() as stack:
+        yield _imported(home, saved, stack)
+
+
+def _imported(home: Path, saved: Mapping[str, Any], stack: contextlib.ExitStack) -> type[Any]:
+    module, name = _spec(saved)
+    try:
+        if module == "__main__":
+            return _found(sys.modules["__main__"], name)  # the script that was run may be the one that runs
+        stack.enter_context(import_from_path(home / "code"))
+        return _found(importlib.import_module(module), name)
+    except Exception as failed:
+        raise ValueError(
+            f"The trial class {module}:{name} cannot be imported from {home / 'code'} ({type(failed).__name__}: "
+            f"{failed}). Import it yourself, and pass trial_class={name or '...'}."
+        ) from failed
+
+
+@contextlib.contextmanager
+def _legacy_code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) -> Iterator[type[Any]]:
+    """The class of a trial that was started by its class: from the checkpoint's code, as when it was trained."""
+    for key in ("experiment_config", "hparams"):
+        assert saved.get(key) is not None, f"{home} has no {key}, and a checkpoint of this kind cannot do without."
+    before = Path.cwd()
+    with contextlib.ExitStack() as stack:
+        try:
+            if (home / "code").is_dir():
+                os.chdir(home / "code")
+            cls = _imported(home.absolute() if home.is_absolute() else before / home, saved, stack)
+        except ValueError:
+            if given is None:
+                raise
+            cls = given
+        except SystemExit as left:
+            raise errors.InvalidExperimentException(
+                f"The code in {home / 'code'} called sys.exit({left.code!r}) while it was imported. "
+                "Put what it does when it is run under `if __name__ == '__main__':`."
+            ) from left
+        finally:
+            os.chdir(before)
+        if given is not None and cls is not given:
+            logger.info("trial_class is not used: %s has the code of its trial.", home)
+        yield cls
+
+
+def _legacy_context(home: Path, saved: Mapping[str, Any]) -> PyTorchTrialContext:
+    config = {key: value for key, value in saved["experiment_config"].items() if key not in _OF_THE_CLUSTER}
+    logger.debug("Loading %s without %s of its config.", home, ", ".join(_OF_THE_CLUSTER))
+    return CheckpointLoadContext(saved["hparams"], config)
+
+
+def _wrapped_models(trial: Any) -> list[Any]:
+    context = next((c for c in vars(trial).values() if isinstance(c, PyTorchTrialContext)), None)
+    return context.models if context is not None else []
+
+
+def _load_bare_model(trial: Any, checkpoint: dict[str, Any]) -> Any:
+    model = trial.build_model()
+    state = checkpoint.get("model_state_dict") or (checkpoint.get("models_state_dict") or [None])[0]
+    _load_into([model], [state])
+    return model
+
+
+def _load_models(trial: Any, checkpoint: dict[str, Any], home: Path, is_old: bool) -> None:
+    if is_old and "model_state_dict" in checkpoint:
+        raise errors.InvalidCheckpointException(
+            f"{home} is of a release before 0.12.12, and {type(trial).__name__} has no build_model() to load it into. "
+            "Add one, or load model_state_dict of the file into your model yourself."
+        )
+    models = _wrapped_models(trial)
+    modernise(checkpoint, {"model": len(models), "optimizer": 0, "lr_scheduler": 0})
+    _load_into(models, checkpoint.get("models_state_dict"))
+
+
+def _load_into(models: list[Any], states: Any) -> None:
+    part = Models(models, lambda _: [])
+    if problems := list(part.mismatches(states)):
+        raise CheckpointMismatch("The checkpoint does not fit this trial:\n  - " + "\n  - ".join(problems))
+    part.load_state_dict(states)
