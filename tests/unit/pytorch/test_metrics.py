@@ -146,6 +146,30 @@ def test_names_have_to_be_the_same_within_a_window(other: dict[str, Any]):
         window.add(other)
 
 
+def test_after_a_problem_nothing_piles_up():
+    """What comes after a result that will be refused at the stop is not collected, and the first problem is told."""
+
+    def work(rank: ThreadRank) -> Any:
+        window = TrainingWindow(rank)
+        for batch_idx in range(5):
+            window.add({"loss": 1.0} if batch_idx != 1 else {"lost": 1.0})
+        held = window.batches
+        with pytest.raises(ValueError, match="batch 1"):
+            window.close()
+        return held
+
+    assert on_ranks(2, work) == [1, 1]
+
+
+def test_no_average_is_said_once(caplog: pytest.LogCaptureFixture):
+    """One warning per metric, not one per window."""
+    window = TrainingWindow()
+    for _ in range(2):
+        window.add({"word": "x"})
+        window.close()
+    assert len(caplog.records) == 1
+
+
 def test_the_next_window_may_have_other_names():
     """A window begins afresh: nothing of the one before is left."""
     window = TrainingWindow()
@@ -217,6 +241,9 @@ def test_nan_stays_nan():
     window = TrainingWindow()
     for value in (math.inf, 1.0):
         window.add({"x": torch.tensor(value)})
+    assert window.close().metrics == {"x": math.inf}
+    for value in (math.inf, torch.tensor(1.0), 1.0):
+        window.add({"x": value})
     assert window.close().metrics == {"x": math.inf}
 
 
@@ -484,9 +511,17 @@ def test_vectors_become_one_number_with_a_note(caplog: pytest.LogCaptureFixture)
     assert len([r for r in caplog.records if "MeanReducer(keep_shape=True)" in r.message]) == 1
 
 
-@pytest.mark.parametrize(
-    "plan", [{"a": Reducer.AVG}, {"a": Reducer.AVG, "b": "mean"}, {"a": Reducer.AVG, "c": Reducer.SUM}, "mean", None]
-)
+WRONG_PLANS = [
+    {"a": Reducer.AVG},
+    {"a": Reducer.AVG, "b": "mean"},
+    {"a": Reducer.AVG, "b": lambda values: 0},
+    {"a": Reducer.AVG, "c": Reducer.SUM},
+    "mean",
+    None,
+]
+
+
+@pytest.mark.parametrize("plan", WRONG_PLANS)
 def test_reducers_have_to_cover_the_metrics(plan: Any):
     """D-33, T74: a reducer dict that misses a metric or holds something else is refused, on every rank."""
     for answer in validations([[{"a": 1, "b": 2}]] * 2, plan):
@@ -628,6 +663,11 @@ def test_large_integers_beside_the_device_types():
     """uint64 and Python integers beyond 64 bits keep their value."""
     assert validate([{"x": torch.tensor([2**64 - 1], dtype=torch.uint64)}], Reducer.MAX) == {"x": 2**64 - 1}
     assert validate([{"x": 10**30}, {"x": 1}], Reducer.SUM) == {"x": 10**30 + 1}
+    large = torch.tensor([2**63, 2**63 + 5], dtype=torch.uint64)
+    assert validate([{"x": large}], Reducer.SUM) == {"x": 2**64 + 5}
+    window = TrainingWindow()
+    window.add({"beyond": 10**400, "below": -(10**400)})
+    assert window.close().metrics == {"beyond": math.inf, "below": -math.inf}
 
 
 # evaluate_full_dataset.

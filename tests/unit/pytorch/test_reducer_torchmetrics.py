@@ -34,7 +34,22 @@ def regression(count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(p[:, 0], t.float()) for p, t in batches(count)]
 
 
+class MeanOfRanks(torchmetrics.Metric):
+    """Its state is averaged over ranks, so a rank that has nothing must not take part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("value", default=torch.tensor(0.0), dist_reduce_fx="mean")
+
+    def update(self, value: torch.Tensor) -> None:
+        self.value = value
+
+    def compute(self) -> torch.Tensor:
+        return self.value
+
+
 CASES = {
+    "mean of ranks": (MeanOfRanks, lambda count: [(torch.tensor(2.5),)] * count),
     "sums": (lambda: MulticlassAccuracy(CLASSES), batches),
     "lists": (lambda: MulticlassAUROC(CLASSES), batches),
     "moments": (PearsonCorrCoef, regression),

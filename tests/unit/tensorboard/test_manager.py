@@ -134,6 +134,7 @@ def test_closing_makes_the_last_sync_once(base: Path):
     with Keeping(base, "sync") as manager:
         touch(base / "a")
     assert manager.kept == ["a"]
+    touch(base / "late")
     manager.close()
     assert manager.kept == ["a"]
     with Keeping(base, "sync", sync_on_close=False) as manager:
