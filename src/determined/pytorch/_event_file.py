@@ -31,7 +31,8 @@ class EventFile:
     """
 
     def __init__(self, directory: Path) -> None:
-        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
+        # TensorBoard reads files by name. The plus keeps ours before a SummaryWriter's of the same second.
+        name = f"events.out.tfevents.{int(time.time()):010d}.+{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
         self.path = directory / name
         self._waiting: list[tuple[str, float, int]] = []
         self._is_begun = False

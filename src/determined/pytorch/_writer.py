@@ -10,6 +10,8 @@ from typing import Any
 from determined.pytorch._event_file import EventFile
 from determined.pytorch._tensorboard import _log_tb_metrics
 
+_TRACE = ".pt.trace.json"
+
 
 class EventWriter:
     """What one rank writes into the TensorBoard directory of this run.
@@ -49,9 +51,10 @@ class EventWriter:
     ) -> None:
         """Write metrics as scalars, at the latest with the next `rotate()`."""
         # TensorBoard follows only the newest file of a directory, so metrics go where the user writes, if they do.
-        if self._writer is None and self._scalars is None:
-            self._scalars = EventFile(self._directory())
-        _log_tb_metrics(self._writer or self._scalars, metric_type, steps_completed, metrics, batch_metrics)
+        writer = self._writer
+        if writer is None:
+            writer = self._scalars = self._scalars or EventFile(self._directory())
+        _log_tb_metrics(writer, metric_type, steps_completed, metrics, batch_metrics)
 
     def rotate(self) -> None:
         """Get what was written into the file: at most once a second by closing it, and the next use opens another."""
@@ -93,5 +96,6 @@ def all_but_events(path: Path) -> bool:
 
 def name_by_rank(path: Path, rank: int) -> Path:
     """Profiles of all ranks end up in one directory, so their names say whose they are."""
-    worker, dot, rest = path.name.partition(".")
-    return path.with_name(f"{worker}#{rank}{dot}{rest}") if rest.endswith("pt.trace.json") else path
+    stem, suffix, _ = path.name.partition(_TRACE)
+    worker, dot, moment = stem.rpartition(".")  # a host's name may have dots too
+    return path.with_name(f"{worker}#{rank}{dot}{moment}{suffix}") if suffix and worker else path

@@ -1,0 +1,147 @@
+"""TensorBoard files of a context: metrics as scalars, the user's writer, and their uploads."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from determined.core import DistributedContext
+from determined.pytorch._event_file import EventFile
+from determined.pytorch._writer import EventWriter, all_but_events, name_by_rank
+from tests.unit.pytorch.contexts import make_context
+
+
+def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
+    """All scalars in a directory, as TensorBoard reads them."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(directory))
+    accumulator.Reload()
+    return {tag: [(e.step, e.value) for e in accumulator.Scalars(tag)] for tag in accumulator.Tags()["scalars"]}
+
+
+def test_metrics_become_scalars():
+    """T86: a window of 2 batches ending at 10 gives steps 8 and 9, a reducer's metric 10; val_ is said once."""
+    context = make_context()
+    context.write_events("training", 10, {"loss": 1.5, "score": 4}, [{"loss": 1.0}, {"loss": 2.0}])
+    context.write_events("validation", 10, {"loss": 0.5, "val_x": 1, "text": "no scalar"})
+    context.upload_events()
+    assert scalars(context.get_tensorboard_path()) == {
+        "Determined/loss": [(8, 1.0), (9, 2.0)],
+        "Determined/score": [(10, 4.0)],
+        "Determined/val_loss": [(10, 0.5)],
+        "Determined/val_x": [(10, 1.0)],
+    }
+    context.close()
+
+
+def test_nothing_is_written_when_switched_off():
+    """T87: no events, no uploads."""
+    context = make_context(tensorboard=False)
+    context.write_events("training", 1, {"loss": 1.0})
+    context.upload_events()
+    assert list(context.get_tensorboard_path().iterdir()) == []
+
+
+def test_other_ranks_write_nothing():
+    """8.2: the chief writes events."""
+    context = make_context()
+    context.distributed = DistributedContext()
+    context.distributed.rank = 1
+    context.write_events("training", 1, {"loss": 1.0})
+    context.close()
+    assert list(context.get_tensorboard_path().iterdir()) == []
+
+
+def test_the_file_is_what_tensorboard_reads(tmp_path):
+    """Many steps, names, types and sizes come back as float32; the first record tells the version."""
+    file = EventFile(tmp_path)
+    expected: dict[str, list[tuple[int, float]]] = {}
+    for step in [*range(130), 2**31, 2**40]:
+        for tag, value in (("a", step * 0.5), ("name/" + "x" * 200, True)):
+            file.add_scalar(tag, value, step)
+            expected.setdefault(tag, []).append((step, float(value)))
+        if step == 100:
+            file.flush()
+    file.add_scalar("ä", float("inf"), 7)
+    file.flush()
+    file.flush()
+    assert scalars(tmp_path) == {**expected, "ä": [(7, float("inf"))]}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_writer_is_one_object_and_closes():
+    """3.2: the same SummaryWriter each time, in the directory of the run; metrics join its file."""
+    context = make_context()
+    context.write_events("training", 1, {"loss": 1.0})
+    writer = context.get_tensorboard_writer()
+    assert context.get_tensorboard_writer() is writer
+    writer.add_scalar("mine", 2.0, 3)
+    context.write_events("training", 2, {"loss": 3.0})
+    context.close()
+    assert scalars(context.get_tensorboard_path()) == {
+        "Determined/loss": [(1, 1.0), (2, 3.0)],
+        "mine": [(3, 2.0)],
+    }
+    assert len(list(context.get_tensorboard_path().iterdir())) == 2
+
+
+class Recorder:
+    """Stands in for a SummaryWriter."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def flush(self) -> None:
+        self.calls.append("flush")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_the_writer_rotates_once_a_second(tmp_path):
+    """3.8: the first call flushes, one within the second flushes, one after it closes."""
+    now = [100.9]
+    files = EventWriter(lambda: tmp_path, clock=lambda: now[0])
+    recorder: Any = Recorder()
+    files._writer = recorder
+    for moment in (100.9, 100.95, 101.0, 101.5, 103.0):
+        now[0] = moment
+        files.rotate()
+    assert recorder.calls == ["flush", "flush", "close", "flush", "close"]
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    """Without tensorboard the error says what to install."""
+    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ImportError, match=r"resolute\[tensorboard\]"):
+        make_context().get_tensorboard_writer()
+
+
+def test_profiles_say_whose_they_are():
+    """8.2: other ranks bring everything but event files; traces get the rank behind the worker's name."""
+    trace = Path("plugins/host.example.org_12.345.pt.trace.json")
+    assert name_by_rank(trace, 3) == Path("plugins/host.example.org_12#3.345.pt.trace.json")
+    event = Path("events.out.tfevents.1.host.2.0")
+    assert name_by_rank(event, 3) == event
+    assert (all_but_events(trace), all_but_events(event)) == (True, False)
+
+
+def test_scalars_cost_little():
+    """A window of 100 batches is written within 2 ms of processor time; a SummaryWriter takes 4.5."""
+    context = make_context()
+    context.write_events("training", 100, {}, [{"loss": 0.5}] * 100)
+    context.upload_events()
+    best = min(_seconds(context) for _ in range(10))
+    context.close()
+    assert best < 0.002
+
+
+def _seconds(context: Any) -> float:
+    start = time.process_time()
+    context.write_events("training", 200, {}, [{"loss": 0.5}] * 100)
+    context.upload_events()
+    return time.process_time() - start
