@@ -75,6 +75,13 @@ def test_epochs_align_when_batches_do_not_divide() -> None:
     assert ranks[0].epoch_idx == ranks[1].epoch_idx == 1
 
 
+def test_the_last_two_rounds_share_their_records() -> None:
+    """Where the last round alone would make tiny batches: 85 records, batches of 10, four ranks."""
+    ranks = [stream(DataLoader(list(range(85)), 10), rank=rank, size=4) for rank in range(4)]
+    sizes = [[len(batch) for batch in taken(source, 4)] for source in ranks]
+    assert sizes == [[10, 6, 6, 10], [10, 6, 6, 10], [10, 6, 5, 10], [10, 5, 5, 10]]
+
+
 def test_ranks_see_each_batch_once() -> None:
     """D-68 Ten batches, two ranks, five each."""
     ranks = [stream(DataLoader(list(range(20)), 2, shuffle=True), rank=rank, size=2) for rank in range(2)]
