@@ -100,7 +100,7 @@ def wait_for_the_killed(victim: int) -> list[Any]:
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_is_named_at_once(victim: int) -> None:
     """Contract 2.5 Better: a rank killed while others wait is named, in seconds; also if it hosted the store."""
-    outcomes = try_processes(3, wait_for_the_killed, bare=True, arguments=[victim])
+    outcomes = try_processes(2 + victim, wait_for_the_killed, bare=True, arguments=[victim])
     assert outcomes[victim].exit_code == -signal.SIGKILL
     for rank, outcome in enumerate(outcomes):
         if rank != victim:
