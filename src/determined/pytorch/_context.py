@@ -21,7 +21,7 @@ from determined.pytorch._lr_scheduler import LRScheduler, stepping
 from determined.pytorch._models import plain_model
 from determined.pytorch._position import Position
 from determined.pytorch._reducer import _PyTorchReducerContext
-from determined.pytorch._to_device import to_device
+from determined.pytorch._to_device import _Move
 from determined.pytorch._writer import EventWriter, all_but_events, everything, name_by_rank
 
 logger = logging.getLogger("determined.pytorch")
@@ -108,7 +108,7 @@ class PyTorchTrialContext:
         self.wrap_reducer = self.reducers.wrap_reducer
         self.default_fp16_compression = False
         self.default_average_aggregated_gradients = True
-        self.moves_batches = True
+        self.auto_to_device = True
         self.checks_datasets = True
         self.experimental = PyTorchExperimentalContext(self)
 
@@ -118,7 +118,8 @@ class PyTorchTrialContext:
         self._stop_requested = False
         self._logs_to_tensorboard = enable_tensorboard_logging
         self._writer = EventWriter(self.get_tensorboard_path)
-        self._warned_types: set[type] = set()
+        self._is_on_cpu = self.device.type == "cpu"
+        self._move = _Move(self.device, warned_types=set())
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> PyTorchTrialContext:
@@ -152,22 +153,7 @@ class PyTorchTrialContext:
         """The services of this process, for this room."""
         return self._core
 
-    @property
-    def auto_to_device(self) -> bool:
-        """Whether the loop moves batches to the device; see `experimental.disable_auto_to_device()`."""
-        return self.moves_batches
-
     # What the trial was given.
-
-    @property
-    def hparams(self) -> dict[str, Any] | None:
-        """All hyperparameters, if there are any."""
-        return self._hparams
-
-    @property
-    def exp_conf(self) -> dict[str, Any] | None:
-        """The experiment config, if there is one."""
-        return self._exp_conf
 
     def get_global_batch_size(self) -> int:
         """Records per batch over all slots: the hyperparameter `global_batch_size`, divisible by the slots."""
@@ -526,7 +512,8 @@ class PyTorchTrialContext:
 
     def to_device(self, data: Any) -> Any:
         """A batch with its tensors on this context's device. The loop does this to every batch by itself."""
-        return to_device(data, self.device, self._warned_types)
+        # A loader on the CPU has mostly made it right, and then looking is all that a batch should cost.
+        return data if self._is_on_cpu and _is_on_cpu(data) else self._move(data, "")
 
     # Reducers.
 
@@ -632,7 +619,7 @@ class PyTorchExperimentalContext:
 
     def disable_auto_to_device(self) -> None:
         """Get batches as the loader made them; `context.to_device(batch)` moves one."""
-        self._parent.moves_batches = False
+        self._parent.auto_to_device = False
 
 
 def _trial_info(core_context: core.Context) -> TrialInfo | None:
@@ -674,6 +661,21 @@ def _choose_device(num_gpus: int, size: int, local_rank: int) -> torch.device:
     if size > 1:
         torch.accelerator.set_device_index(index)
     return torch.device(accelerator.type, index)
+
+
+def _is_on_cpu(data: Any) -> bool:
+    """Whether this is a plain container of nothing but tensors on the CPU, as most batches are."""
+    kind = type(data)
+    if kind is tuple or kind is list:
+        items = data
+    elif kind is dict:
+        items = data.values()
+    else:
+        return False
+    for item in items:  # noqa: SIM110 - all() takes twice as long, and this runs with every batch
+        if type(item) is not torch.Tensor or not item.is_cpu:
+            return False
+    return True
 
 
 def _check_flag(call: str, value: Any) -> None:

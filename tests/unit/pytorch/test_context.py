@@ -60,7 +60,6 @@ def test_without_hparams_getters_say_so():
     ):
         with pytest.raises(ValueError, match=r"pytorch\.init\("):
             getter()
-    assert (context.hparams, context.exp_conf) == (None, None)
 
 
 def test_getters_return_what_was_given(caplog):
@@ -309,13 +308,25 @@ def test_to_device_warns_once_per_type_and_context(caplog):
     assert len(caplog.records) == 2
 
 
+def test_to_device_leaves_alone_what_is_in_place():
+    """Decision 7: a container of tensors that are on the CPU is the batch; one that is not is moved."""
+    context = make_context()
+    for batch in ([torch.zeros(1)], (torch.zeros(1), torch.ones(1)), {"x": torch.zeros(1)}):
+        assert context.to_device(batch) is batch
+    for other in ([[torch.zeros(1)]], [np.zeros(1)], {"x": (np.ones(1),)}, torch.zeros(1)):
+        assert type(context.to_device(other)) is type(other)
+    assert isinstance(context.to_device([torch.zeros(1), np.zeros(1)])[1], torch.Tensor)
+    context._move._device, context._is_on_cpu = torch.device("meta"), False
+    assert context.to_device([torch.zeros(1)])[0].device.type == "meta"
+
+
 def test_experimental_switches():
     """T62, 3.9: what the loop looks at."""
     context = make_context()
     assert (context.auto_to_device, context.checks_datasets) == (True, True)
     context.experimental.disable_auto_to_device()
     context.experimental.disable_dataset_reproducibility_checks()
-    assert (context.auto_to_device, context.moves_batches, context.checks_datasets) == (False, False, False)
+    assert (context.auto_to_device, context.checks_datasets) == (False, False)
 
 
 def test_reducers_are_reached_through_the_context():
