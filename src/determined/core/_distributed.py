@@ -109,6 +109,8 @@ class DistributedContext:
         self._leave: Callable[[], object] = _nothing
         if ranks.size == 1:
             return
+        import torch.distributed  # noqa: F401  # takes seconds, which are not to count as waiting for others
+
         seconds = _timeout() if timeout is None else float(timeout)
         deadline = time.monotonic() + seconds
         me = Member(**vars(ranks))
