@@ -1,163 +1,121 @@
-"""A raw PyTorch loop on handwritten digits that reports, saves, stops when asked, and resumes exactly where it was.
+"""Handwritten digits as a PyTorchTrial: stop it anywhere with Ctrl-C, and go on as if nothing had happened.
 
-python examples/digits/train.py                     # train
-python examples/digits/train.py --resume latest     # go on from the newest checkpoint
+python examples/digits/train.py
+python examples/digits/train.py --latest-checkpoint latest --epochs 40
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+import logging
+from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from sklearn.datasets import load_digits
 from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset, random_split
 
-from determined import core
+import determined
+from determined import pytorch
 
-SEED = 7
-NEWEST = Path("newest-checkpoint")  # in the storage directory: which checkpoint `--resume latest` means
-
-
-def digits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The 1,797 digits that come with scikit-learn, split into training and validation."""
-    pixels, labels = load_digits(return_X_y=True)
-    images, targets = torch.tensor(pixels / 16.0, dtype=torch.float32), torch.tensor(labels)
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(SEED))
-    train, test = order[:1437], order[1437:]
-    return images[train], targets[train], images[test], targets[test]
+HPARAMS = {"global_batch_size": 32, "lr": 0.05, "dropout": 0.25}
+CONFIG = {"searcher": {"metric": "accuracy", "smaller_is_better": False}}  # which validations are the best ones
 
 
-def batches(records: int, batch_size: int, start: int) -> Iterator[torch.Tensor]:
-    """Indices of endless batches from batch `start` on. The order depends on the epoch alone: nothing is replayed."""
-    per_epoch = records // batch_size
-    while True:
-        epoch, position = divmod(start, per_epoch)
-        order = torch.randperm(records, generator=torch.Generator().manual_seed(SEED + epoch))
-        yield order[position * batch_size : (position + 1) * batch_size]
-        start += 1
+class DigitsTrial(pytorch.PyTorchTrial):
+    def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
+        self.context = context
+        self.model = context.wrap_model(
+            nn.Sequential(
+                *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+                *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+                *(nn.Flatten(), nn.Dropout(context.get_hparam("dropout")), nn.Linear(32 * 2 * 2, 10)),
+            )
+        )
+        self.optimizer = context.wrap_optimizer(
+            torch.optim.SGD(self.model.parameters(), lr=context.get_hparam("lr"), momentum=0.9)
+        )
+        context.wrap_lr_scheduler(
+            torch.optim.lr_scheduler.ExponentialLR(self.optimizer, gamma=0.95),
+            pytorch.LRScheduler.StepMode.STEP_EVERY_EPOCH,
+        )
+        self.score = Score()
+
+        pixels, labels = load_digits(return_X_y=True)  # 1,797 images of 8 x 8 pixels: real data, no download
+        images = torch.tensor(pixels / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)
+        self.train_set, self.validation_set = random_split(
+            TensorDataset(images, torch.tensor(labels)), [1437, 360], torch.Generator().manual_seed(0)
+        )
+
+    def build_training_data_loader(self) -> pytorch.DataLoader[Any]:
+        return pytorch.DataLoader(self.train_set, batch_size=self.context.get_per_slot_batch_size(), shuffle=True)
+
+    def build_validation_data_loader(self) -> pytorch.DataLoader[Any]:
+        return pytorch.DataLoader(self.validation_set, batch_size=120)
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, torch.Tensor]:
+        images, labels = batch
+        loss = F.cross_entropy(self.model(images), labels)
+        self.context.backward(loss)
+        self.context.step_optimizer(self.optimizer)
+        return {"loss": loss}
+
+    def evaluate_batch(self, batch: Any) -> dict[str, torch.Tensor]:
+        images, labels = batch
+        guesses = self.model(images)
+        right = (guesses.argmax(dim=1) == labels).float().mean()
+        return {"accuracy": right, "validation_loss": F.cross_entropy(guesses, labels)}
+
+    def build_callbacks(self) -> dict[str, pytorch.PyTorchCallback]:
+        return {"score": self.score}
 
 
-class Training:
-    """Everything that a checkpoint holds."""
+class Score(pytorch.PyTorchCallback):
+    """Remembers the newest and the best accuracy, over restarts too, and the newest checkpoint."""
 
     def __init__(self) -> None:
-        torch.manual_seed(SEED)
-        self.model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 10))
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
-        self.batches_trained = 0
+        self.accuracy = 0.0
+        self.best = 0.0
+        self.checkpoint = ""
 
-    def step(self, images: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        loss = nn.functional.cross_entropy(self.model(images), targets)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        self.batches_trained += 1
-        return loss.detach()
+    def on_validation_end(self, metrics: dict[str, Any]) -> None:
+        self.accuracy = metrics["accuracy"]
+        self.best = max(self.best, self.accuracy)
 
-    @torch.no_grad()
-    def accuracy(self, images: torch.Tensor, targets: torch.Tensor) -> float:
-        self.model.eval()
-        right = (self.model(images).argmax(1) == targets).float().mean().item()
-        self.model.train()
-        return right
+    def on_checkpoint_upload_end(self, uuid: str) -> None:
+        self.checkpoint = uuid
 
-    def save(self, context: core.Context) -> str:
-        with context.checkpoint.store_path({"steps_completed": self.batches_trained}) as (path, storage_id):
-            state = {
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "batches_trained": self.batches_trained,
-                "rng": torch.get_rng_state(),  # dropout goes on with the same numbers
-            }
-            torch.save(state, path / "state.pt")
-        (Path(context.checkpoint.location) / NEWEST).write_text(storage_id)
-        return storage_id
+    def state_dict(self) -> dict[str, Any]:
+        return {"accuracy": self.accuracy, "best": self.best}
 
-    def load(self, context: core.Context, storage_id: str) -> None:
-        with context.checkpoint.restore_path(storage_id) as path:
-            state = torch.load(path / "state.pt", weights_only=True)
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.batches_trained = state["batches_trained"]
-        torch.set_rng_state(state["rng"])
-
-
-def train(context: core.Context, training: Training, args: argparse.Namespace, progress: Progress) -> tuple[float, str]:
-    """Train until the end or until asked to stop; the accuracy and the newest checkpoint."""
-    images, targets, test_images, test_targets = digits()
-    per_epoch = len(images) // args.batch_size
-    total = args.epochs * per_epoch
-    bar = progress.add_task("training", total=total, completed=training.batches_trained, accuracy="")
-    accuracy = training.accuracy(test_images, test_targets)
-    losses: list[torch.Tensor] = []
-    for chosen in batches(len(images), args.batch_size, training.batches_trained):
-        if training.batches_trained >= total or context.preempt.should_preempt():
-            break
-        losses.append(training.step(images[chosen], targets[chosen]))
-        progress.advance(bar)
-        if training.batches_trained % per_epoch == 0:
-            steps = training.batches_trained
-            context.train.report_training_metrics(steps, {"loss": torch.stack(losses).mean()})
-            losses.clear()
-            accuracy = training.accuracy(test_images, test_targets)
-            context.train.report_validation_metrics(steps, {"accuracy": accuracy})
-            context.train.report_progress(min(1.0, steps / total))
-            progress.update(bar, accuracy=f"{accuracy:.1%}")
-            if progress.disable and steps % (5 * per_epoch) == 0:  # no terminal, so no bar
-                progress.console.print(f"epoch {steps // per_epoch:3}   validation accuracy {accuracy:.1%}")
-            if steps % (5 * per_epoch) == 0 and steps < total:
-                training.save(context)
-    return accuracy, training.save(context)
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.accuracy, self.best = state_dict["accuracy"], state_dict["best"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=20, help="how long to train in all (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="records per batch (default: %(default)s)")
-    parser.add_argument("--resume", metavar="ID", help="go on from this checkpoint; 'latest' is the newest one")
-    parser.add_argument("--storage", help="where checkpoints go (default: the data directory)")
+    parser.add_argument("--latest-checkpoint", metavar="ID", help="go on from this id, directory, 'latest' or 'best'")
+    parser.add_argument("--seed", type=int, default=7, help="decides everything random (default: %(default)s)")
+    parser.add_argument("--test", action="store_true", help="train one batch, to see that everything works")
+    parser.add_argument("--verbose", action="store_true", help="show what happens as log lines")
     args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format=determined.LOG_FORMAT)
 
-    console = Console()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[accuracy]}"),
-    )
-    training = Training()
-    with core.init(checkpoint_storage=args.storage) as context:
-        if args.resume:
-            newest = Path(context.checkpoint.location) / NEWEST
-            if args.resume == "latest" and not newest.exists():
-                parser.error(
-                    f"there is no checkpoint yet in {context.checkpoint.location}; train without --resume first"
-                )
-            training.load(context, newest.read_text() if args.resume == "latest" else args.resume)
-            console.print(f"Resumed after batch {training.batches_trained}.")
-        with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
-            accuracy, storage_id = train(context, training, args, progress)
-        location = context.checkpoint.location
-
-    table = Table(title="Handwritten digits", show_header=False)
-    table.add_row("batches trained", f"{training.batches_trained:,}")
-    table.add_row("validation accuracy", f"{accuracy:.2%}")
-    table.add_row("checkpoint", storage_id)
-    table.add_row("lies in", location)
-    console.print(table)
-    home = f"DET_HOME={os.environ['DET_HOME']} " if "DET_HOME" in os.environ else ""
-    storage = f" --storage {args.storage}" if args.storage else ""
-    console.print("Train longer from here:", style="bold")
-    python = os.path.relpath(sys.executable) if Path(sys.executable).is_relative_to(Path.cwd()) else sys.executable
-    command = f"  {home}{python} {sys.argv[0]}{storage} --resume {storage_id} --epochs {args.epochs * 2}"
-    console.print(command, soft_wrap=True, highlight=False)
+    with pytorch.init(hparams=HPARAMS, exp_conf=CONFIG, seed=args.seed) as context:
+        trial = DigitsTrial(context)
+        trainer = pytorch.Trainer(trial, context)
+        trainer.fit(
+            max_length=pytorch.Epoch(args.epochs),
+            validation_period=pytorch.Epoch(1),
+            checkpoint_policy="best",
+            latest_checkpoint=args.latest_checkpoint,
+            test_mode=args.test,
+        )
+    print(f"accuracy {trial.score.accuracy:.2%}, at best {trial.score.best:.2%}")
+    if trial.score.checkpoint:
+        print(f"checkpoint {trial.score.checkpoint}")
 
 
 if __name__ == "__main__":

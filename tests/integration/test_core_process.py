@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "core_api" / "train.py"
 
 
 @contextmanager
