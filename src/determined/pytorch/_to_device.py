@@ -77,7 +77,23 @@ def to_device(data: Any, device: Any, warned_types: set[type] | None = None) -> 
 
         to_device({"image": np.zeros((32, 8)), "name": ["a"] * 32}, "cuda:0")
     """
+    if type(device) is torch.device and device.type == "cpu" and _lies_on_cpu(data):
+        return data  # the usual batch of a CPU run: nothing to move, nothing to rebuild
     return _Move(device, set() if warned_types is None else warned_types)(data, "")
+
+
+def _lies_on_cpu(data: Any) -> bool:
+    """Whether this is a tensor, or a plain container of tensors, that needs no moving."""
+    kind = type(data)
+    if kind is torch.Tensor:
+        return bool(data.is_cpu)
+    if kind is tuple or kind is list:
+        tensors = data
+    elif kind is dict:
+        tensors = data.values()
+    else:
+        return False
+    return all(type(tensor) is torch.Tensor and tensor.is_cpu for tensor in tensors)
 
 
 class _Move:
