@@ -131,7 +131,8 @@ class Gradients:
             )
         if self._position.batch_idx is None and not self._always_updates:
             self._position.current("step_optimizer()")  # raises
-        scaler = scaler or self.scaler
+        if scaler is None:
+            scaler = self.scaler
         if self.aggregation_frequency > 1 or scaler is not None or closure is not None or clip_grads is not None:
             if not self._prepare(entry, clip_grads, auto_zero_grads, scaler, closure):
                 return

@@ -78,11 +78,13 @@ def test_backward_takes_torchs_arguments():
     trial.model.weight.grad = None
     with torch.no_grad():
         trial.model.weight.fill_(2.0)
-    trial.context.backward((trial.model.weight**3).sum(), create_graph=True)
+    cube = (trial.model.weight**3).sum()
+    trial.context.backward(cube, create_graph=True)
     first = trial.model.weight.grad
     assert first.item() == 12.0
     (second,) = torch.autograd.grad(first.sum(), trial.model.weight)
     assert second.item() == 12.0
+    assert torch.autograd.grad(cube, trial.model.weight)[0].item() == 12.0
     trial.model.weight.grad = None  # it refers to itself through its graph
     loss = trial.model(torch.tensor([1.0])).sum()
     trial.context.backward(loss, retain_graph=True)
