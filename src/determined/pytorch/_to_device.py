@@ -78,7 +78,8 @@ def to_device(data: Any, device: Any, warned_types: set[type] | None = None) -> 
         to_device({"image": np.zeros((32, 8)), "name": ["a"] * 32}, "cuda:0")
     """
     if type(device) is torch.device and device.type == "cpu" and _lies_on_cpu(data):
-        return data  # the usual batch of a CPU run: nothing to move, nothing to rebuild
+        # The usual batch of a CPU run: nothing to move. A trial may still pop from its batch, so that is its own.
+        return data if type(data) in (torch.Tensor, tuple) else data.copy()
     return _Move(device, set() if warned_types is None else warned_types)(data, "")
 
 

@@ -231,3 +231,12 @@ def test_other_things_have_no_length(other: Any) -> None:
 def test_the_first_array_decides(batch: Any, length: int) -> None:
     """D-22 However deep it lies (W40)."""
     assert data_length(batch) == length
+
+
+@pytest.mark.parametrize("batch", [[torch.ones(2)], {"a": torch.ones(2)}])
+def test_a_trial_may_change_its_batch(batch: Any) -> None:
+    """On the CPU nothing moves, and still the container is the trial's own: the loader's stays whole."""
+    moved = to_device(batch, torch.device("cpu"))
+    assert moved is not batch
+    moved.clear()
+    assert len(batch) == 1
