@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-# pytest says here which test runs; xdist and debuggers keep theirs too.
-NOT_OURS = {"PYTEST_CURRENT_TEST"}
+# pytest says here which test runs; torch's compiler, which optimizers load, where its cache is.
+NOT_OURS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"}
 GRACE_SECONDS = 3.0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import io
 import json
 import logging
 import pickle
@@ -223,7 +224,9 @@ class Checkpointer:
         except Exception as problem:  # noqa: BLE001 - raised below, once the others know
             failed = problem
         self._distributed.agree(failed)
-        return self._distributed.gather(mine) or []
+        if self._distributed.size == 1:
+            return [mine]
+        return [_unpacked(packed) for packed in self._distributed.gather(_packed(mine)) or []]
 
     def _assemble(self, ranks: list[dict[str, Any]]) -> dict[str, Any]:
         """What `state_dict.pth` holds: gathered, shown to the callbacks, and made of tensors and plain values only."""
@@ -389,6 +392,18 @@ class Checkpointer:
 
     def _classes_of(self, kind: str) -> list[str]:
         return self._saved_classes.get(kind, [])
+
+
+def _packed(state: dict[str, Any]) -> bytes:
+    """For another rank: pickle alone cannot carry every tensor."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+def _unpacked(packed: bytes) -> dict[str, Any]:
+    state: dict[str, Any] = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
+    return state
 
 
 def class_spec(cls: type) -> str:

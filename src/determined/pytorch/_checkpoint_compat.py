@@ -223,6 +223,11 @@ def _static_method(owner: Any, name: Any) -> dict[str, str]:
 _ONE_CYCLE = _Lookup("OneCycleLR")
 
 
+def _no_bytes() -> bytes:
+    """Protocol 2 spells the empty bytes as a call; with an argument it would ask for memory."""
+    return b""
+
+
 def _defaultdict(*args: Any) -> dict[Any, Any]:
     """An ordinary dict: torch would fill no other, and whoever loads it has the default."""
     if len(args) > 1 or (args and args[0] not in (list, dict, int, float, str, set, None)):
@@ -243,6 +248,7 @@ def _allowed() -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
     for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
         allowed += [(_Array, f"{module}._reconstruct"), (_scalar, f"{module}.scalar")]
     for module in ("builtins", "__builtin__"):
+        allowed += [(_no_bytes, f"{module}.bytes")]
         allowed += [(kind, f"{module}.{kind.__name__}") for kind in (list, dict, int, float, str, frozenset)]
     return list(allowed)
 

@@ -92,15 +92,23 @@ def load_trial_from_checkpoint_path(
     saved = _description(home)
     arguments = trial_kwargs or {}
     if saved.get("is_trainer"):
-        with _code(home, saved, trial_class) as cls:
-            trial = cls(CheckpointLoadContext(saved.get("hparams"), saved.get("experiment_config")), **arguments)
+        context = CheckpointLoadContext(saved.get("hparams"), saved.get("experiment_config"))
+        code = _code(home, saved, trial_class)
     else:
-        with _legacy_code(home, saved, trial_class) as cls:
-            trial = cls(_legacy_context(home, saved), **arguments)
+        context = _legacy_context(home, saved)
+        code = _legacy_code(home, saved, trial_class)
+    with code as cls:
+        trial = cls(context, **arguments)
     checkpoint = read_state(home, **load_kwargs)
     if saved["is_old"] and callable(getattr(trial, "build_model", None)):
         return _load_bare_model(trial, checkpoint)
-    _load_models(trial, checkpoint, home, saved["is_old"])
+    if saved["is_old"] and "model_state_dict" in checkpoint:
+        raise errors.InvalidCheckpointException(
+            f"{home} is of a release before 0.12.12, and {type(trial).__name__} has no build_model() to load it into. "
+            "Add one, or load model_state_dict of the file into your model yourself."
+        )
+    modernise(checkpoint, {"model": len(context.models), "optimizer": 0, "lr_scheduler": 0})
+    _load_into(context.models, checkpoint.get("models_state_dict"))
     return trial
 
 
@@ -186,8 +194,6 @@ def _imported(home: Path, saved: Mapping[str, Any], stack: contextlib.ExitStack)
 @contextlib.contextmanager
 def _legacy_code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) -> Iterator[type[Any]]:
     """The class of a trial that was started by its class: from the checkpoint's code, as when it was trained."""
-    for key in ("experiment_config", "hparams"):
-        assert saved.get(key) is not None, f"{home} has no {key}, and a checkpoint of this kind cannot do without."
     before = Path.cwd()
     with contextlib.ExitStack() as stack:
         try:
@@ -210,15 +216,12 @@ def _legacy_code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) 
         yield cls
 
 
-def _legacy_context(home: Path, saved: Mapping[str, Any]) -> PyTorchTrialContext:
+def _legacy_context(home: Path, saved: Mapping[str, Any]) -> CheckpointLoadContext:
+    for key in ("experiment_config", "hparams"):
+        assert saved.get(key) is not None, f"{home} has no {key}, and a checkpoint of this kind cannot do without."
     config = {key: value for key, value in saved["experiment_config"].items() if key not in _OF_THE_CLUSTER}
     logger.debug("Loading %s without %s of its config.", home, ", ".join(_OF_THE_CLUSTER))
     return CheckpointLoadContext(saved["hparams"], config)
-
-
-def _wrapped_models(trial: Any) -> list[Any]:
-    context = next((c for c in vars(trial).values() if isinstance(c, PyTorchTrialContext)), None)
-    return context.models if context is not None else []
 
 
 def _load_bare_model(trial: Any, checkpoint: dict[str, Any]) -> Any:
@@ -226,17 +229,6 @@ def _load_bare_model(trial: Any, checkpoint: dict[str, Any]) -> Any:
     state = checkpoint.get("model_state_dict") or (checkpoint.get("models_state_dict") or [None])[0]
     _load_into([model], [state])
     return model
-
-
-def _load_models(trial: Any, checkpoint: dict[str, Any], home: Path, is_old: bool) -> None:
-    if is_old and "model_state_dict" in checkpoint:
-        raise errors.InvalidCheckpointException(
-            f"{home} is of a release before 0.12.12, and {type(trial).__name__} has no build_model() to load it into. "
-            "Add one, or load model_state_dict of the file into your model yourself."
-        )
-    models = _wrapped_models(trial)
-    modernise(checkpoint, {"model": len(models), "optimizer": 0, "lr_scheduler": 0})
-    _load_into(models, checkpoint.get("models_state_dict"))
 
 
 def _load_into(models: list[Any], states: Any) -> None:

@@ -24,6 +24,7 @@ from determined._types import Stateful
 
 TYPE = "__determined_type__"
 _DEEPEST = 100
+_MOST_BITS = 2000
 _AS_THEY_ARE = (type(None), bool, int, float, str, bytes, complex, torch.Size, torch.device, torch.dtype)
 _DATES = {kind.__name__: kind for kind in (datetime.datetime, datetime.date, datetime.time)}
 _FACTORIES: dict[str, Callable[[], Any] | None] = {
@@ -90,7 +91,7 @@ class _Encoder:
 
     def encode(self, value: Any, where: str, depth: int) -> Any:
         kind = type(value)
-        if kind in _AS_THEY_ARE or isinstance(value, torch.Tensor):
+        if (kind in _AS_THEY_ARE and not _is_unspeakable(value)) or isinstance(value, torch.Tensor):
             return value
         if depth > _DEEPEST:
             raise TypeError(f"{where} is nested more than {_DEEPEST} levels deep, or contains itself. Save it flatter.")
@@ -98,7 +99,7 @@ class _Encoder:
             return self._dict(value, where, depth)
         if kind in (list, tuple):
             return kind(self.encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value))
-        if kind is set and all(type(item) in _AS_THEY_ARE for item in value):
+        if kind is set and all(map(_is_plain_key, value)):
             return value
         if (special := self._special(value, where, depth)) is not None:
             return special
@@ -122,6 +123,10 @@ class _Encoder:
             return [self.encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
 
         kind = type(value)
+        if kind is int:
+            return {TYPE: "int", "value": hex(value)}
+        if kind is bytes:
+            return {TYPE: "bytes"}
         if kind is np.ndarray:
             return {TYPE: "numpy.ndarray", "value": _array(value, where)}
         if isinstance(value, np.generic):
@@ -157,8 +162,15 @@ class _Encoder:
         return None
 
 
+def _is_unspeakable(value: Any) -> bool:
+    """Whether torch writes this value in words that it does not read: a number of 256 bytes, or no bytes at all."""
+    return (type(value) is int and value.bit_length() > _MOST_BITS) or (type(value) is bytes and not value)
+
+
 def _is_plain_key(key: Any) -> bool:
-    return type(key) in _AS_THEY_ARE or (type(key) is tuple and all(map(_is_plain_key, key)))
+    return (type(key) in _AS_THEY_ARE and not _is_unspeakable(key)) or (
+        type(key) is tuple and all(map(_is_plain_key, key))
+    )
 
 
 def _has_simple_zone(value: Any) -> bool:
@@ -212,6 +224,8 @@ def _items(value: dict[Any, Any], where: str) -> list[Any]:
 
 _DECODERS: dict[str, Callable[[dict[Any, Any], str], Any]] = {
     "dict": lambda value, where: dict(_items(value, where)),
+    "int": lambda value, _: int(value["value"], 16),
+    "bytes": lambda *_: b"",
     "numpy.ndarray": lambda value, _: _from_array(value["value"]),
     "numpy.scalar": lambda value, _: _from_array(value["value"])[()],
     "set": lambda value, where: set(_items(value, where)),
