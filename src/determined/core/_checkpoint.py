@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import enum
+import functools
 import hashlib
 import json
 import logging
@@ -17,7 +18,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from determined import artifacts, errors
 from determined._home import data_directory
@@ -179,7 +180,8 @@ class CheckpointContext:
             if selector is not None:
                 logger.warning("restore_path: %s is read in place, so the selector is ignored.", self._storage.url)
             temporary = None
-            path = self._once_per_machine(lambda: self._storage.directory(storage_id), alone=not is_shared)
+            look = functools.partial(self._storage.directory, storage_id)
+            path = self._distributed.run_on_local_chief(look) if is_shared else look()
         else:
             path, temporary = self._download_temporarily(storage_id, is_shared, selector)
         try:
@@ -361,29 +363,9 @@ class CheckpointContext:
 
     # Downloads: the first rank of a machine works, the others wait for its word.
 
-    def _once_per_machine(self, work: Callable[[], T], *, alone: bool = False) -> T:
-        """The local chief's result on every rank of the machine; its error too. Collective on the machine.
-
-        Args:
-            work: What the local chief does.
-            alone: Do it here, and talk to nobody.
-        """
-        if alone or self._distributed.local_size == 1:
-            return work()
-        said: tuple[T | None, Exception | None] = (None, None)
-        if self._distributed.local_rank == 0:
-            try:
-                said = (work(), None)
-            except Exception as problem:  # noqa: BLE001 - it is raised below, once the others know
-                said = (None, problem)
-        result, failed = self._distributed.broadcast_local(said)
-        if failed is not None:
-            raise failed
-        return cast(T, result)
-
     def _fetch_for_machine(self, storage_id: str, target: Callable[[], Path], selector: Selector | None) -> Path:
         """Collective on the machine."""
-        known = self._once_per_machine(lambda: list(self._storage.manifest(storage_id).resources))
+        known = self._distributed.run_on_local_chief(lambda: list(self._storage.manifest(storage_id).resources))
         wanted = None if selector is None else {path for path in known if selector(path)}
         wishes = self._distributed.gather_local(wanted)
 
@@ -394,7 +376,7 @@ class CheckpointContext:
             self._storage.fetch(storage_id, path, None if everything else union.__contains__)
             return path
 
-        return self._once_per_machine(fetch)
+        return self._distributed.run_on_local_chief(fetch)
 
     def _download_temporarily(
         self, storage_id: str, is_shared: bool, selector: Selector | None

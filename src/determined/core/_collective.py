@@ -48,8 +48,8 @@ class Channel:
         self._session = participant.session
         self._scope = scope
         self._members = participant.scopes[scope]
-        self._chief, *self._others = self._members
-        self._is_chief = self._chief.rank == participant.me.rank
+        self.chief, *self._others = self._members
+        self.is_chief = self.chief.rank == participant.me.rank
         self._unread: dict[int, list[str]] = {}  # call: the keys of its outcome
         self._large: set[int] = set()
         self._ask_at = UNREAD_CALLS
@@ -58,7 +58,7 @@ class Channel:
         """Every rank's object on the chief, None elsewhere; on no rank before all have contributed."""
         with self._one.turn:
             call = self._one.next_call(self._scope, operation)
-            if self._is_chief:
+            if self.is_chief:
                 return [stuff, *self._load(self._collect(call), call, first=1)]
             self._contribute(call, stuff)
             return None
@@ -67,7 +67,7 @@ class Channel:
         """Every rank's object on every rank."""
         with self._one.turn:
             call = self._one.next_call(self._scope, operation)
-            if self._is_chief:
+            if self.is_chief:
                 return [stuff, *self._load(self._collect(call, dump(stuff)), call, first=1)]
             return self._load(split(self._contribute(call, stuff)), call)
 
@@ -75,19 +75,19 @@ class Channel:
         """The chief's object on every rank. The chief does not wait."""
         with self._one.turn:
             call = self._one.next_call(self._scope, operation)
-            if self._is_chief:
+            if self.is_chief:
                 self._send(call, stuff)
                 return stuff
             with self._one.all_or_none(call):
                 self._show(Header(call.number, operation, waits_for_all=False))
                 outcome = self._await_outcome(call)
-            return load(_value(outcome), call, self._chief.rank)
+            return load(_value(outcome), call, self.chief.rank)
 
     # The chief's part.
 
     def _send(self, call: Call, stuff: Any) -> None:
         payload, failure = dump(stuff)
-        text = "" if failure is None else unsent({self._chief.rank: describe(failure)}, call)
+        text = "" if failure is None else unsent({self.chief.rank: describe(failure)}, call)
         with self._one.all_or_none(call):
             self._one.raise_if_aborted()
             if self._large or len(self._unread) >= self._ask_at:  # nobody answers a broadcast, so look who has read it
@@ -104,7 +104,7 @@ class Channel:
             messages = self._await_all(call)
             failures = {rank: said.header.failure for rank, said in messages.items() if said.header.failure}
             if failure is not None:
-                failures[self._chief.rank] = describe(failure)
+                failures[self.chief.rank] = describe(failure)
             text = unsent(failures, call) if failures else ""
             blobs = [said.payload for said in messages.values()]
             together = join([payload, *blobs]) if own and not failures else b""
@@ -169,9 +169,9 @@ class Channel:
     def _await_outcome(self, call: Call) -> Message:
         """Wait until the chief has published what came of this call."""
         path = self._outcome_path(call.number)
-        record = self._one.wait(lambda: self._connection.find(path), lambda: [self._chief], call)
-        said = read(self._session, path, record, self._chief.rank)
-        self._check(said.header, self._chief, call)
+        record = self._one.wait(lambda: self._connection.find(path), lambda: [self.chief], call)
+        said = read(self._session, path, record, self.chief.rank)
+        self._check(said.header, self.chief, call)
         said = fetch(self._connection, path, said, delete=False)
         self._show(Header(call.number, call.operation, said.header.waits_for_all, is_done=True))
         return said

@@ -320,21 +320,11 @@ class DistributedContext:
 
             names = distributed.run_on_chief(lambda: sorted(os.listdir(directory)))
         """
-        if self._channel is None:
-            return function()
-        if self.rank != 0:
-            value, failure = self._channel.broadcast("run_on_chief", None)
-            if failure is not None:
-                raise failure
-            return value  # type: ignore[no-any-return]  # it was a T on the chief
-        try:
-            value = function()
-        except BaseException as error:
-            with contextlib.suppress(CollectiveError):
-                self._channel.broadcast("run_on_chief", (None, _sendable(error)))
-            raise
-        self._channel.broadcast("run_on_chief", (value, None))
-        return value
+        return _run_on_first(self._channel, "run_on_chief", function)
+
+    def run_on_local_chief(self, function: Callable[[], T]) -> T:
+        """Like `run_on_chief()`, among the ranks of this machine: its first runs `function`."""
+        return _run_on_first(self._local_channel, "run_on_local_chief", function)
 
     def agree(self, error: BaseException | None) -> None:
         """Go on only if no rank failed: each passes its error or None, and if there is one, all raise.
@@ -449,7 +439,25 @@ def _timeout() -> float:
     return float(os.environ.get("DET_COLLECTIVE_TIMEOUT") or DEFAULT_TIMEOUT_SECONDS)
 
 
-def _sendable(error: BaseException) -> Exception:
+def _run_on_first(channel: Channel | None, call: str, function: Callable[[], T]) -> T:
+    if channel is None:
+        return function()
+    if not channel.is_chief:
+        value, failure = channel.broadcast(call, None)
+        if failure is not None:
+            raise failure
+        return value  # type: ignore[no-any-return]  # it was a T on the chief
+    try:
+        value = function()
+    except BaseException as error:
+        with contextlib.suppress(CollectiveError):
+            channel.broadcast(call, (None, _sendable(error, f"rank {channel.chief.rank} failed in {call}()")))
+        raise
+    channel.broadcast(call, (value, None))
+    return value
+
+
+def _sendable(error: BaseException, where: str) -> Exception:
     """The error itself if it survives the journey, else one that tells it."""
     if isinstance(error, Exception):
         try:
@@ -458,7 +466,7 @@ def _sendable(error: BaseException) -> Exception:
             copy = None
         if type(copy) is type(error):
             return error
-    return CollectiveError(f"rank 0 failed in run_on_chief() with {type(error).__name__}: {error}")
+    return CollectiveError(f"{where} with {type(error).__name__}: {error}")
 
 
 def _nothing() -> None:
