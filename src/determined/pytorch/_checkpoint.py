@@ -333,7 +333,7 @@ class Checkpointer:
             logger.warning("Checkpoint %s holds the state of apex, which is not used any more: left out.", source)
         self._seek_older_data(checkpoint, saved if continues else None)
         state.load_state_dict(mine)
-        self._settle_streams(checkpoint, saved)
+        self._settle_streams(mine.get("rng_states"), checkpoint, saved)
         if continues and saved is not None:
             self._progress.load_state_dict(saved.state_dict())
             logger.info("Checkpoint %s: training goes on after batch %d.", source, saved.batches_trained)
@@ -377,9 +377,8 @@ class Checkpointer:
         if saved is not None and not checkpoint.get("data") and self.stream is not None:
             self.stream.load_state_dict({"version": 1, "batches": saved.batches_trained})
 
-    def _settle_streams(self, checkpoint: dict[str, Any], saved: Progress | None) -> None:
+    def _settle_streams(self, own: Any, checkpoint: dict[str, Any], saved: Progress | None) -> None:
         """Put the random streams where they belong, after everything that may have drawn from them."""
-        own = self._own_part(checkpoint, continues=True).get("rng_states")
         if own is not None:
             self._rng.load_state_dict(own)
         elif checkpoint.get("rng_states"):
@@ -493,11 +492,21 @@ def read_state(directory: Path, **load_kwargs: Any) -> dict[str, Any]:
 @contextlib.contextmanager
 def _opened(core_context: core.Context, source: str) -> Iterator[Path]:
     """The directory of a checkpoint, by its id or its path. Collective."""
-    if core_context.distributed.run_on_chief(lambda: _is_directory(source)):
+    storage_id = core_context.distributed.run_on_chief(lambda: _storage_id(core_context, source))
+    if storage_id is None:
         yield Path(source)
         return
-    with core_context.checkpoint.restore_path(source) as path:
+    with core_context.checkpoint.restore_path(storage_id) as path:
         yield path
+
+
+def _storage_id(core_context: core.Context, source: str) -> str | None:
+    """The id, or None for a directory elsewhere. One that lies in the storage is verified like any other there."""
+    if not _is_directory(source):
+        return source
+    path, storage = Path(source).resolve(), Path(core_context.checkpoint.location)
+    is_stored = path.parent == storage.resolve() and path.name in core_context.checkpoint.list()
+    return path.name if is_stored else None
 
 
 def _is_directory(source: str) -> bool:

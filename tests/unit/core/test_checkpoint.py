@@ -72,6 +72,18 @@ def test_metadata_is_written_as_json(checkpoints: CheckpointContext, root: Path,
     assert checkpoints.get_metadata(storage_id) == {"steps_completed": 5, "note": {"a": [1]}}
 
 
+def test_list_names_what_is_stored(storage: Storage, tmp_path: Path) -> None:
+    """The ids of finished checkpoints, and of nothing else."""
+    context = CheckpointContext(storage=storage)
+    assert context.list() == []
+    ids = [context.upload(fill(tmp_path / "s", f="1"), STEPS) for _ in range(2)]
+    with context.store_path(STEPS):
+        assert context.list() == sorted(ids), "one that is being written is not there yet"
+    context.delete(ids[0])
+    assert ids[1] in context.list()
+    assert ids[0] not in context.list()
+
+
 def test_other_ranks_must_shard(tmp_path: Path, root: Path) -> None:
     """C-20: upload and store_path without shard on rank 1 are RuntimeErrors naming method and "non-chief"."""
 
