@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import numbers
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,6 +12,8 @@ from determined.pytorch._plan import Batch, FitPlan
 
 if TYPE_CHECKING:
     from determined.pytorch._state import Progress
+
+logger = logging.getLogger("determined.pytorch")
 
 SHOWN_METRICS = 3
 
@@ -49,11 +53,11 @@ class RichBar:
 
         self._progress = progress
         self._texts = {"training": "", "validation": ""}
-        total = plan.length if isinstance(plan.max_length, Batch) else plan.length * epoch_length
+        total = _total(plan, epoch_length)
         self._display = Live(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.completed:,}/{task.total:,}"),
+            TextColumn("{task.completed:,}" + ("/{task.total:,}" if total is not None else "")),
             Rate(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[metrics]}"),
@@ -65,8 +69,10 @@ class RichBar:
         self._display.start()
 
     def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
-        numbers = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, (int, float))}
-        text = "  ".join(f"{name} {value:.4g}" for name, value in list(numbers.items())[:SHOWN_METRICS])
+        from rich.markup import escape
+
+        shown = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, numbers.Real)}
+        text = "  ".join(f"{escape(str(name))} {value:.4g}" for name, value in list(shown.items())[:SHOWN_METRICS])
         self._texts["validation" if validation else "training"] = f"[dim]val[/] {text}" if validation else text
 
     def close(self) -> None:
@@ -85,7 +91,18 @@ class RichBar:
 def make_bar(plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool) -> RichBar | NoBar:
     """A bar on the chief if a person can see it; `DET_PROGRESS=off` says no, `on` says yes."""
     wish = os.environ.get("DET_PROGRESS", "auto").lower()
-    can_see = sys.stderr.isatty() or "ipykernel" in sys.modules
+    can_see = (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
     if not is_chief or wish in ("off", "0", "false", "no") or (wish == "auto" and not can_see):
         return NoBar()
-    return RichBar(plan, progress, epoch_length)
+    try:
+        return RichBar(plan, progress, epoch_length)
+    except Exception as failed:  # noqa: BLE001 - such as another bar on the screen: training does without
+        logger.warning("There is no progress bar: %s", failed)
+        return NoBar()
+
+
+def _total(plan: FitPlan, epoch_length: int) -> int | None:
+    """How many batches there will be; None if nobody knows."""
+    if isinstance(plan.max_length, Batch):
+        return plan.length
+    return None if epoch_length == sys.maxsize else plan.length * epoch_length

@@ -36,6 +36,9 @@ class Policy(Protocol):
     def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:
         """Asked on the chief, before the metrics are reported."""
 
+    def best(self) -> float | None:
+        """The best value known, if the policy compares."""
+
 
 @dataclasses.dataclass
 class Fit:
@@ -57,6 +60,8 @@ class Fit:
     measures_throughput: bool = False
     finish_batch: Callable[[int], None] | None = None
     searcher_metric: str | None = None
+    validates_first: bool = False
+    window_started: float = 0.0
     last_value: float | None = None  # of the searcher metric, at `progress.last_validation`
 
     @property
@@ -71,8 +76,8 @@ class Fit:
 
     @property
     def is_saved(self) -> bool:
-        """Whether the newest batch count is saved."""
-        return 0 < self.progress.batches_trained == self.progress.last_checkpoint
+        """Whether the newest batch count is saved; at the beginning there is nothing to save."""
+        return self.progress.batches_trained == self.progress.last_checkpoint
 
     def due(self) -> Due:
         """What the plan wants now, after the last batch."""
@@ -88,7 +93,7 @@ class Fit:
         metadata = {}
         if self.last_value is not None and self.is_validated:
             metadata["searcher_metric"] = self.last_value
-        if (best := self.core.train.get_experiment_best_validation()) is not None:
+        if (best := self.policy.best()) is not None:
             metadata["best_validation"] = best
         return metadata
 

@@ -5,12 +5,14 @@ Everything that happens between the first batch and the last is called from here
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any
 
 from determined import core, errors
-from determined.pytorch import _policy
+from determined.pytorch import _policy, _rng
 from determined.pytorch._exit import ShouldExit
 from determined.pytorch._fit import Fit
 from determined.pytorch._plan import Due
@@ -21,27 +23,28 @@ logger = logging.getLogger("determined.pytorch")
 def run(fit: Fit) -> None:
     """Train, and leave in the way that whatever ended it asks for. Collective."""
     try:
-        train(fit)
-    except ShouldExit as leaving:
-        report_rest(fit)
-        if not leaving.skip_exit_checkpoint:
-            checkpoint(fit)
-    except errors.InvalidHP:
-        report_rest(fit)
-        checkpoint(fit)
-        raise
+        try:
+            train(fit)
+        except ShouldExit as leaving:
+            leave(fit, saves=not leaving.skip_exit_checkpoint)
+        except errors.InvalidHP:
+            leave(fit, saves=True)
+            raise
     except BaseException:
         fit.checkpointer.abandon()  # what is being written in the background still gets its end; errors are logged
         raise
-    finish_saving(fit)
 
 
 def train(fit: Fit) -> None:
     """Train until the plan is complete or a stop is requested. Collective."""
+    fit.callbacks.run("on_training_start")
+    if fit.validates_first:
+        validate(fit)
     while not fit.is_complete:
         train_window(fit)
         due = fit.due()
         report(fit, due)
+        announce_stored(fit)
         if due.validate:
             validate(fit)
         if due.checkpoint:
@@ -52,13 +55,13 @@ def train(fit: Fit) -> None:
     else:  # complete, rather than stopped
         if fit.progress.batches_trained > 0:
             validate(fit)
-    if fit.progress.batches_trained > 0:
-        checkpoint(fit)  # does nothing when the last one is current; so does validate
+    checkpoint(fit)  # does nothing when the last one is current; so does validate
+    finish_saving(fit)
     fit.context.upload_events()
 
 
 def train_window(fit: Fit) -> None:
-    """Train batches until something may be due or a stop is asked for.
+    """Train batches until something is due or a stop is asked for.
 
     The one hot path: what it needs is looked up before the first batch, and nothing is done per batch that can be done
     per window.
@@ -66,6 +69,7 @@ def train_window(fit: Fit) -> None:
     fit.core.train.set_status("training")
     fit.set_training_mode(True)
     fit.context.reset_reducers()
+    fit.window_started = time.monotonic()
     trial, context, progress, stream, position = fit.trial, fit.context, fit.progress, fit.stream, fit.context.position
     train_batch, add = trial.train_batch, fit.window.add
     to_device = context.to_device if context.auto_to_device else None
@@ -95,22 +99,23 @@ def train_window(fit: Fit) -> None:
         add(result) if batch_length is None else add(result, batch_length(batch))
         progress.batches_trained = batch_idx + 1
         if position.ends_epoch:
-            progress.epochs_trained += 1
+            progress.epochs_trained += 1  # before the hook, so that an exit from it saves counters that agree
             fit.callbacks.run("on_training_epoch_end", position.epoch_idx)
-            if stops_at_epochs:
+        if progress.batches_trained >= stop_at or (position.ends_epoch and stops_at_epochs):
+            if fit.due():
                 break
-        if progress.batches_trained >= stop_at or should_preempt():
+            stop_at = fit.plan.next_stop(progress.batches_trained)
+        if should_preempt():
             break
 
 
 def report(fit: Fit, due: Due) -> None:
     """Say what the window brought: metrics at every stop, progress where it is due. Collective."""
     result = fit.window.close(fit.context.reducers)
-    if result.batches == 0:
-        return
     metrics = {**fit.counters(), **result.metrics}
     fit.context.write_events("training", fit.progress.batches_trained, result.metrics, result.batch_metrics)
     fit.core.train.report_training_metrics(fit.progress.batches_trained, metrics, result.batch_metrics)
+    _report_speed(fit, result.batches, result.records)
     fit.bar.show(metrics)
     fit.callbacks.run("on_training_workload_end", avg_metrics=metrics, batch_metrics=result.batch_metrics)
     if due.progress:
@@ -118,11 +123,30 @@ def report(fit: Fit, due: Due) -> None:
         fit.core.train.report_progress(fraction)
 
 
+def leave(fit: Fit, *, saves: bool) -> None:
+    """End before the plan is complete: report what is unreported, and save if that is wanted. Collective."""
+    with contextlib.suppress(ShouldExit):  # a hook that asks again for what is happening anyway
+        report_rest(fit)
+    if saves:
+        with contextlib.suppress(ShouldExit):
+            checkpoint(fit)
+        if not fit.is_saved:
+            logger.warning(
+                "A hook left the last checkpoint, so there is none of batch %d.", fit.progress.batches_trained
+            )
+    with contextlib.suppress(ShouldExit):
+        finish_saving(fit)
+    fit.context.upload_events()
+
+
 def report_rest(fit: Fit) -> None:
     """Report what an exit from the middle of a window left unreported. Collective."""
     if fit.context.position.batch_idx == fit.progress.batches_trained:
         fit.stream.step_back()  # the batch that raised was not trained, so a resume begins with it
-    report(fit, Due())
+        if fit.progress.batches_trained % fit.context.gradients.aggregation_frequency == 0:
+            fit.context.gradients.load_state_dict({})  # what it left behind would count twice
+    if fit.window.batches > 0:
+        report(fit, Due())
 
 
 def validate(fit: Fit) -> None:
@@ -133,14 +157,15 @@ def validate(fit: Fit) -> None:
     started = time.monotonic()
     result = fit.validation.run()
     fit.progress.last_validation = fit.progress.batches_trained
-    _say_throughput(result.records, result.batches, time.monotonic() - started)
+    if fit.context.distributed.rank == 0:
+        _say_speed("Validated", result.records, result.batches, time.monotonic() - started)
     metrics = {**fit.counters(), **result.metrics}
     fit.context.write_events("validation", fit.progress.batches_trained, result.metrics)
     earns = fit.context.distributed.run_on_chief(lambda: fit.policy.earns_checkpoint(result.metrics))
     fit.core.train.report_validation_metrics(fit.progress.batches_trained, metrics)
     fit.last_value = _policy.value_or_none(fit.searcher_metric, result.metrics)
     fit.bar.show(metrics, validation=True)
-    if earns and fit.progress.batches_trained > 0:
+    if earns:
         checkpoint(fit)
 
 
@@ -150,30 +175,45 @@ def checkpoint(fit: Fit) -> None:
         return
     finish_saving(fit)
     fit.core.train.set_status("checkpointing")
-    fit.progress.last_checkpoint = fit.progress.batches_trained
-    try:
-        if fit.saves_async:
-            fit.checkpointer.save_async(fit.checkpoint_metadata())
-        else:
+    before, fit.progress.last_checkpoint = fit.progress.last_checkpoint, fit.progress.batches_trained
+    with _invalid_ends_it(fit):
+        try:
+            if fit.saves_async:
+                fit.checkpointer.save_async(fit.checkpoint_metadata())
+                return
             storage_id = fit.checkpointer.save(fit.checkpoint_metadata())
-            fit.callbacks.run("on_checkpoint_upload_end", uuid=storage_id)
-    except errors.InvalidHP:
-        _leave_as_invalid(fit)
+        except BaseException:
+            fit.progress.last_checkpoint = before
+            raise
+        _announce(fit, storage_id)
+
+
+def announce_stored(fit: Fit) -> None:
+    """Say that a checkpoint is stored which was written in the background, if it is. Collective."""
+    with _invalid_ends_it(fit):
+        _announce(fit, fit.checkpointer.poll())
 
 
 def finish_saving(fit: Fit) -> None:
     """Wait for a checkpoint that is being written in the background, and say that it is stored. Collective."""
-    try:
-        if (storage_id := fit.checkpointer.wait()) is not None:
+    with _invalid_ends_it(fit):
+        _announce(fit, fit.checkpointer.wait())
+
+
+def _announce(fit: Fit, storage_id: str | None) -> None:
+    if storage_id is not None:
+        with _rng.preserved():  # whatever the hook draws: a run that saves goes on like one that does not
             fit.callbacks.run("on_checkpoint_upload_end", uuid=storage_id)
+
+
+@contextlib.contextmanager
+def _invalid_ends_it(fit: Fit) -> Iterator[None]:
+    """InvalidHP from a hook of a checkpoint is a clean end, without another checkpoint."""
+    try:
+        yield
     except errors.InvalidHP:
-        _leave_as_invalid(fit)
-
-
-def _leave_as_invalid(fit: Fit) -> NoReturn:
-    """A hook of a checkpoint found the hyperparameters invalid: the state is stored, so this is a clean end."""
-    fit.core.train.report_early_exit(core.EarlyExitReason.INVALID_HP)
-    raise ShouldExit(skip_exit_checkpoint=True)
+        fit.core.train.report_early_exit(core.EarlyExitReason.INVALID_HP)
+        raise ShouldExit(skip_exit_checkpoint=True) from None
 
 
 def stop_requested(fit: Fit) -> bool:
@@ -199,9 +239,21 @@ def _batch_length(fit: Fit) -> Any:
     return length
 
 
-def _say_throughput(records: int, batches: int, seconds: float) -> None:
-    if batches:
-        logger.info(
-            "Validated %s records in %.4g seconds (%.4g records/s), in %s batches (%.4g batches/s).",
-            records, seconds, records / max(seconds, 1e-9), batches, batches / max(seconds, 1e-9),
-        )  # fmt: skip
+def _report_speed(fit: Fit, batches: int, records: int) -> None:
+    """How fast the window was: a line for those who read logs, and a metric if samples are wanted."""
+    seconds = max(time.monotonic() - fit.window_started, 1e-9)
+    if fit.context.distributed.rank == 0:
+        _say_speed("Trained", records, batches, seconds)
+    if fit.measures_throughput:
+        speeds = {"samples_per_second": records / seconds, "batches_per_second": batches / seconds}
+        fit.core.train.report_metrics("throughput", fit.progress.batches_trained, speeds)
+
+
+def _say_speed(done: str, records: int, batches: int, seconds: float) -> None:
+    if not batches:
+        return
+    seconds = max(seconds, 1e-9)
+    of_records = f"{records} records ({records / seconds:.4g} records/s) in " if records else ""
+    logger.info(
+        "%s %s%d batches (%.4g batches/s) in %.4g seconds.", done, of_records, batches, batches / seconds, seconds
+    )

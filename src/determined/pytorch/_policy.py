@@ -21,12 +21,18 @@ class Always:
     def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:  # noqa: ARG002 - whatever they are
         return True
 
+    def best(self) -> None:
+        return None
+
 
 class Never:
     """Only periods and the end of training save."""
 
     def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:  # noqa: ARG002 - whatever they are
         return False
+
+    def best(self) -> None:
+        return None
 
 
 class Best:
@@ -51,6 +57,9 @@ class Best:
         if math.isnan(value):
             return False
         return value < best if self._smaller_is_better else value > best
+
+    def best(self) -> float | None:
+        return self._best_so_far()
 
 
 def searcher_value(metric: str, metrics: Mapping[str, Any]) -> float:

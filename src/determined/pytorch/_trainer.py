@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -74,6 +75,9 @@ class Trainer:
     ) -> None:
         """Train until `max_length`, or until asked to stop.
 
+        Each call counts from batch 0, with the weights as they are, unless `latest_checkpoint` says where to go on:
+        `fit(latest_checkpoint="latest")` continues what an earlier call, or an earlier run, has begun.
+
         Args:
             checkpoint_period: When to save, beside the end and what the policy saves.
             validation_period: When to validate, beside the end.
@@ -109,7 +113,10 @@ class Trainer:
             max_length = _configured_length(searcher, context)
         check_max_length(max_length)
         assert max_length is not None
+        if is_managed:
+            _check_time_metric(searcher, max_length)
         _check_trial(trial, context)
+        _warn_of_records_per_epoch(context)
         plan = FitPlan(max_length, validation_period, checkpoint_period, reporting_period, test_mode)
         policy = _policy.choose(checkpoint_policy, searcher, context.core_context.train.get_experiment_best_validation)
         if latest_checkpoint is None and info is not None:
@@ -167,7 +174,7 @@ class Trainer:
                 is_checked=context.checks_datasets,
             )
             stack.callback(stream.close)
-            context.position.epoch_length = length
+            context.position.batch_idx, context.position.epoch_length = None, length
             validation_loader = trial.build_validation_data_loader()
             validation = Validation(trial, context, callbacks, validation_loader, plan.test_mode)
             checkpointer = Checkpointer(services, context, trial, callbacks, progress, stream)
@@ -176,7 +183,6 @@ class Trainer:
                 if loaded.continues and (best := saved_best(services, source)) is not None:
                     services.train.note_best_validation(best)
             _say_start(plan, progress, length, distributed.rank == 0)
-            callbacks.run("on_training_start")
             if profiles:
                 services.profiler.on()
                 stack.callback(services.profiler.off)
@@ -201,9 +207,8 @@ class Trainer:
                 measures_throughput=profiles,
                 finish_batch=context.finish_batch(),
                 searcher_metric=_searcher(context).get("metric"),
+                validates_first=step_zero_validation and progress.batches_trained == 0 and plan.length > 0,
             )
-            if step_zero_validation and progress.batches_trained == 0 and plan.length > 0:
-                _loop.validate(fit)
             _loop.run(fit)
 
 
@@ -223,8 +228,12 @@ def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
 
 def _searcher(context: PyTorchTrialContext) -> dict[str, Any]:
     """The `searcher` section of the experiment config; empty if there is none."""
+    return _config(context).get("searcher") or {}
+
+
+def _config(context: PyTorchTrialContext) -> dict[str, Any]:
     try:
-        return context.get_experiment_config().get("searcher") or {}
+        return context.get_experiment_config()
     except ValueError:
         return {}
 
@@ -249,6 +258,27 @@ def _configured_length(searcher: dict[str, Any], context: PyTorchTrialContext) -
     return TrainUnit._from_searcher_unit(length, unit or Unit.BATCHES, global_batch_size)
 
 
+def _check_time_metric(searcher: dict[str, Any], max_length: TrainUnit) -> None:
+    """Say when what a search counts in and what is trained do not agree; searches such as ASHA have both."""
+    metric = searcher.get("time_metric")
+    if metric is None:
+        return
+    if searcher.get("max_time") is None:
+        raise AssertionError(f"searcher.time_metric is {metric!r}, so the config also needs searcher.max_time.")
+    own = {"batches": Batch, "epochs": Epoch}.get(metric)
+    if own is None:
+        logger.warning("searcher.time_metric is %r: report it with every validation.", metric)
+    elif max_length != own(searcher["max_time"]):
+        logger.warning(
+            "searcher.max_time is %s %s, and fit(max_length=%r) decides.", searcher["max_time"], metric, max_length
+        )
+
+
+def _warn_of_records_per_epoch(context: PyTorchTrialContext) -> None:
+    if _config(context).get("records_per_epoch") and context.distributed.rank == 0:
+        logger.warning("records_per_epoch has no effect: an epoch is one pass over the training data loader.")
+
+
 def _trial_id(context: PyTorchTrialContext) -> int:
     info = context.core_context.info
     return info.trial.trial_id if info is not None and info.task_type == "TRIAL" else 0
@@ -259,7 +289,7 @@ def _say_start(plan: FitPlan, progress: Progress, length: int, is_chief: bool) -
         return
     kind = "epochs" if isinstance(plan.max_length, Epoch) else "batches"
     logger.info(
-        "Training to %d %s from batch %d; an epoch has %d batches. Validation: %s, checkpoint: %s, report: %s.",
-        plan.length, kind, progress.batches_trained, length,
+        "Training to %d %s from batch %d; an epoch has %s batches. Validation: %s, checkpoint: %s, report: %s.",
+        plan.length, kind, progress.batches_trained, "no known number of" if length == sys.maxsize else length,
         plan.validation_period, plan.checkpoint_period, plan.reporting_period,
     )  # fmt: skip
