@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check bench clean
+.PHONY: help demo test quick check docs bench clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -20,8 +20,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## Train a real model on real data, with checkpoints
-	DET_HOME=demo-output $(BIN)/python examples/digits/train.py
+demo: $(READY)  ## Train a real model, interrupt it, resume it, and prove that nothing changed
+	@DET_HOME=demo-output $(BIN)/python examples/demo.py
 
 test: $(READY)  ## Run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -33,6 +33,9 @@ check: $(READY)  ## Lint, formatting, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY)  ## Check links, and that code in the docs is what the examples say
+	$(BIN)/python tools/check_docs.py
 
 bench: $(READY)  ## Measure, as ratios against hand-written code
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
