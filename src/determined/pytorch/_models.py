@@ -84,7 +84,7 @@ def _match(state: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         named = {name.removeprefix(prefix): value for name, value in named.items()}
     if named.keys() - own.keys():
         # Parts of the saved model were wrapped. Names that exist here as they are stay.
-        found = {name: name if name in own else _without_wrappers(name) for name in named}
+        found = {name: name if name in own else _without_wrappers(name, own) for name in named}
         if len(set(found.values())) == len(found):
             named = {found[name]: value for name, value in named.items()}
     return named
@@ -94,8 +94,9 @@ def _common_prefix(named: Mapping[str, Any]) -> str | None:
     return next((prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in named)), None)
 
 
-def _without_wrappers(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part not in ("module", "_orig_mod"))
+def _without_wrappers(name: str, own: Mapping[str, Any]) -> str:
+    plain = ".".join(part for part in name.split(".") if part not in ("module", "_orig_mod"))
+    return plain if plain in own else name
 
 
 def _differences(saved: Mapping[str, Any], own: Mapping[str, tuple[str, Any]]) -> Iterator[str]:

@@ -39,6 +39,22 @@ def test_names_are_plain(compiles, compiles_part):
     assert list(model_state_dict(model)) == PLAIN
 
 
+def test_wrappers_inside_wrappers_leave_no_trace():
+    """A compiled part of a compiled part: every prefix goes, and comes back on loading."""
+    model = nn.Sequential(compiled(nn.Sequential(compiled(OneWeight(3.0)))))
+    assert list(model.state_dict()) == ["0._orig_mod.0._orig_mod.weight"]
+    assert list(model_state_dict(model)) == ["0.0.weight"]
+    load_model_state_dict(model, {"0.0.weight": torch.tensor([4.0])})
+    assert model_state_dict(model)["0.0.weight"].item() == 4.0
+
+
+def test_differences_keep_the_users_names():
+    """A prefix that is the user's own is not taken for a wrapper's when something else is wrong."""
+    model = nn.ModuleDict({"module": OneWeight()})
+    with pytest.raises(errors.InvalidCheckpointException, match=r"unexpected: module\.extra$"):
+        load_model_state_dict(model, {"module.weight": torch.zeros(1), "module.extra": torch.zeros(1)})
+
+
 def test_the_plain_model_is_the_users():
     """All wrappers are taken off, however many."""
     inner = OneWeight()

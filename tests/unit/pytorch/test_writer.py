@@ -78,6 +78,7 @@ def test_the_writer_is_one_object_and_closes():
     context = make_context()
     context.write_events("training", 1, {"loss": 1.0})
     writer = context.get_tensorboard_writer()
+    assert scalars(context.get_tensorboard_path()) == {"Determined/loss": [(1, 1.0)]}  # its file is complete
     assert context.get_tensorboard_writer() is writer
     writer.add_scalar("mine", 2.0, 3)
     context.write_events("training", 2, {"loss": 3.0})
