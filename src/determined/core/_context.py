@@ -30,7 +30,7 @@ from determined.core._searcher import (
     _parse_searcher_max_length,
     _parse_searcher_units,
 )
-from determined.core._tensorboard import EventFiles, Mangler, Selector, TensorboardMode, can_write_events
+from determined.core._tensorboard import EventFiles, Mangler, Selector, TensorboardMode
 from determined.core._train import EarlyExitReason, NonChiefReports, TrainContext, Upload
 
 logger = logging.getLogger("determined.core")
@@ -59,7 +59,6 @@ class Context:
         run: Run | None = None,
         link: Link | None = None,
         shipper: Shipper | None = None,
-        event_files: EventFiles | None = None,
         heartbeat: Heartbeat | None = None,
         log_tee: LogTee | None = None,
     ) -> None:
@@ -74,7 +73,6 @@ class Context:
         self._run = run
         self._link = link or NullLink()
         self._shipper = shipper or Shipper(self._link)
-        self._event_files = event_files
         self._heartbeat = heartbeat
         self._log_tee = log_tee
         self._stacks = _StackSignal()
@@ -116,8 +114,6 @@ class Context:
             heartbeat = self._heartbeat
             steps.append(lambda: heartbeat.close(failed))
         steps.append(self._shipper.close)
-        if self._event_files is not None:
-            steps.append(self._event_files.close)
         steps += [self._link.close, self._stacks.restore]
         first = _run_all(steps)
         if first is not None and exc_type is None:
@@ -252,7 +248,7 @@ def _build(
         link = choose_link(run) if reports else NullLink()
     event_files = EventFiles(run.tensorboard, tensorboard_mode)
     writes_events = is_chief and tensorboard_mode is TensorboardMode.AUTO and type(link) is not NullLink
-    shipper = Shipper(link, event_files.follow if writes_events and can_write_events() else None)
+    shipper = Shipper(link, event_files.follow if writes_events else None)
     train = TrainContext(
         shipper,
         link,
@@ -275,7 +271,6 @@ def _build(
         run=run,
         link=link,
         shipper=shipper,
-        event_files=event_files,
         heartbeat=Heartbeat(shipper, watches_exit=is_detached) if is_chief else None,
         log_tee=LogTee(shipper, distributed.rank) if is_detached else None,
     )

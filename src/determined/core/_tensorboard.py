@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import enum
-import logging
 import numbers
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from determined.store.messages import CheckpointReport, MetricReport, Report
+from determined.store.messages import MetricReport, Report
 
-logger = logging.getLogger("determined.core")
+if TYPE_CHECKING:
+    from determined.core._event_file import EventFile
 
 Selector = Callable[[Path], bool]
 Mangler = Callable[[Path, int], Path]
@@ -62,42 +62,20 @@ class EventFiles:
     def __init__(self, path: Path, mode: TensorboardMode) -> None:
         self.path = path
         self.mode = mode
-        self._writer: Any = None
+        self._file: EventFile | None = None
 
     def follow(self, reports: Sequence[Report]) -> None:
         """Write what these reports hold, if the mode is AUTO."""
         if self.mode is not TensorboardMode.AUTO:
             return
-        for report in reports:
-            if isinstance(report, MetricReport):
-                for tag, value, step in scalars(report):
-                    self._add(tag, value, step, report.time.timestamp())
-        if self._writer is not None and any(isinstance(r, (MetricReport, CheckpointReport)) for r in reports):
-            self._writer.flush()
+        found = [scalar for report in reports if isinstance(report, MetricReport) for scalar in scalars(report)]
+        if not found:
+            return
+        if self._file is None:
+            from determined.core._event_file import EventFile  # numpy is loaded when there is something to write
 
-    def close(self) -> None:
-        """Finish the event file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def _add(self, tag: str, value: float, step: int, seconds: float) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        if self._writer is None:
-            from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-            self._writer = EventFileWriter(str(self.path))
-        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
-        self._writer.add_event(Event(wall_time=seconds, step=step, summary=summary))
-
-
-def can_write_events() -> bool:
-    """Whether the package that writes event files is there; says once what to install if it is not."""
-    import importlib.util
-
-    if importlib.util.find_spec("tensorboard") is not None:
-        return True
-    logger.info("No TensorBoard files are written. To have them: pip install 'resolute[tensorboard]'")
-    return False
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._file = EventFile(self.path)
+        for scalar in found:
+            self._file.add_scalar(*scalar)
+        self._file.flush()

@@ -9,9 +9,9 @@ from determined.pytorch._compat import _simple_reduce_metrics as _simple_reduce_
 from determined.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
 from determined.pytorch._data import DataLoader, TorchData, adapt_batch_sampler
 from determined.pytorch._data import _Data as _Data
-from determined.pytorch._load import CheckpointLoadContext, load_trial_from_checkpoint_path
 from determined.pytorch._exit import ShouldExit
 from determined.pytorch._init import init
+from determined.pytorch._load import CheckpointLoadContext, load_trial_from_checkpoint_path
 from determined.pytorch._lr_scheduler import LRScheduler
 from determined.pytorch._metrics import _prepare_metrics_reducers as _prepare_metrics_reducers
 from determined.pytorch._plan import Batch, Epoch, TrainUnit

@@ -21,7 +21,7 @@ from determined.pytorch._lr_scheduler import LRScheduler, stepping
 from determined.pytorch._models import plain_model
 from determined.pytorch._position import Position
 from determined.pytorch._reducer import _PyTorchReducerContext
-from determined.pytorch._to_device import _Move
+from determined.pytorch._to_device import to_device
 from determined.pytorch._writer import EventWriter, all_but_events, everything, name_by_rank
 
 logger = logging.getLogger("determined.pytorch")
@@ -118,8 +118,7 @@ class PyTorchTrialContext:
         self._stop_requested = False
         self._logs_to_tensorboard = enable_tensorboard_logging
         self._writer = EventWriter(self.get_tensorboard_path)
-        self._is_on_cpu = self.device.type == "cpu"
-        self._move = _Move(self.device, warned_types=set())
+        self._warned_types: set[type] = set()
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> PyTorchTrialContext:
@@ -204,6 +203,10 @@ class PyTorchTrialContext:
         if self._trial_seed is None:
             raise errors.InternalException("This context was made without a seed. pytorch.init() always has one.")
         return self._trial_seed
+
+    def continue_with_seed(self, seed: int) -> None:
+        """Training goes on that began with this seed. For the trainer."""
+        self._trial_seed = seed
 
     def get_initial_batch(self) -> int:
         """How many batches were trained before this process started."""
@@ -512,8 +515,7 @@ class PyTorchTrialContext:
 
     def to_device(self, data: Any) -> Any:
         """A batch with its tensors on this context's device. The loop does this to every batch by itself."""
-        # A loader on the CPU has mostly made it right, and then looking is all that a batch should cost.
-        return data if self._is_on_cpu and _is_on_cpu(data) else self._move(data, "")
+        return to_device(data, self.device, self._warned_types)
 
     # Reducers.
 
@@ -661,21 +663,6 @@ def _choose_device(num_gpus: int, size: int, local_rank: int) -> torch.device:
     if size > 1:
         torch.accelerator.set_device_index(index)
     return torch.device(accelerator.type, index)
-
-
-def _is_on_cpu(data: Any) -> bool:
-    """Whether this is a plain container of nothing but tensors on the CPU, as most batches are."""
-    kind = type(data)
-    if kind is tuple or kind is list:
-        items = data
-    elif kind is dict:
-        items = data.values()
-    else:
-        return False
-    for item in items:  # noqa: SIM110 - all() takes twice as long, and this runs with every batch
-        if type(item) is not torch.Tensor or not item.is_cpu:
-            return False
-    return True
 
 
 def _check_flag(call: str, value: Any) -> None:

@@ -94,7 +94,10 @@ def _lies_on_cpu(data: Any) -> bool:
         tensors = data.values()
     else:
         return False
-    return all(type(tensor) is torch.Tensor and tensor.is_cpu for tensor in tensors)
+    for tensor in tensors:  # noqa: SIM110 - all() takes twice as long, and this runs with every batch
+        if type(tensor) is not torch.Tensor or not tensor.is_cpu:
+            return False
+    return True
 
 
 class _Move:

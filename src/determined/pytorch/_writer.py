@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from determined.pytorch._event_file import EventFile
+from determined.core._event_file import EventFile
 from determined.pytorch._tensorboard import _log_tb_metrics
 
 _TRACE = ".pt.trace.json"

@@ -53,12 +53,10 @@ def test_auto_mode_writes_what_tensorboard_reads(tmp_path: Path) -> None:
     files = EventFiles(tmp_path, TensorboardMode.AUTO)
     files.follow([MetricReport("training", {"loss": 0.5}, 1), MetricReport("validation", {"acc": 0.25}, 2)])
     assert read_scalars(tmp_path) == [("Determined/loss", 0.5, 1), ("Determined/val_acc", 0.25, 2)]
-    files.close()
 
 
 def test_manual_mode_writes_nothing(tmp_path: Path) -> None:
     """Contract 5.5 MANUAL: the directory stays the script's own."""
     files = EventFiles(tmp_path / "tb", TensorboardMode.MANUAL)
     files.follow([MetricReport("training", {"loss": 0.5}, 1)])
-    files.close()
     assert not (tmp_path / "tb").exists()

@@ -309,14 +309,16 @@ def test_to_device_warns_once_per_type_and_context(caplog):
 
 
 def test_to_device_leaves_alone_what_is_in_place():
-    """Decision 7: a container of tensors that are on the CPU is the batch; one that is not is moved."""
+    """Decision 7: tensors that are on the CPU are not touched; others are moved."""
     context = make_context()
-    for batch in ([torch.zeros(1)], (torch.zeros(1), torch.ones(1)), {"x": torch.zeros(1)}):
-        assert context.to_device(batch) is batch
+    here = torch.zeros(1)
+    for batch in ([here], (here, torch.ones(1)), {"x": here}):
+        moved = context.to_device(batch)
+        assert (moved["x"] if isinstance(moved, dict) else moved[0]) is here
     for other in ([[torch.zeros(1)]], [np.zeros(1)], {"x": (np.ones(1),)}, torch.zeros(1)):
         assert type(context.to_device(other)) is type(other)
     assert isinstance(context.to_device([torch.zeros(1), np.zeros(1)])[1], torch.Tensor)
-    context._move._device, context._is_on_cpu = torch.device("meta"), False
+    context.device = torch.device("meta")
     assert context.to_device([torch.zeros(1)])[0].device.type == "meta"
 
 

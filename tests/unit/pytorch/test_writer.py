@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from determined.core import DistributedContext
-from determined.pytorch._event_file import EventFile
+from determined.core._event_file import EventFile
 from determined.pytorch._writer import EventWriter, all_but_events, name_by_rank
 from tests.unit.pytorch.contexts import make_context
 
