@@ -7,6 +7,7 @@ python examples/demo.py --epochs 40
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import signal
@@ -91,12 +92,58 @@ def tensors(value: Any) -> list[torch.Tensor]:
     return [tensor for item in items for tensor in tensors(item)]
 
 
-def verdict(first: Any, second: Any) -> str:
-    """Whether all tensors of two states are the same, bit for bit."""
-    ours, theirs = tensors(first), tensors(second)
-    numbers = sum(tensor.numel() for tensor in ours)
-    same = len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))
-    return f"[green]identical[/]: {numbers:,} numbers" if same and numbers else "[bold red]DIFFERENT[/]"
+def are_identical(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> bool:
+    return len(ours) == len(theirs) > 0 and all(map(torch.equal, ours, theirs))
+
+
+def fingerprint(values: list[torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for value in values:
+        digest.update(value.numpy().tobytes())
+    return digest.hexdigest()[:12]
+
+
+def compare(console: Console, one: Path, two: Path, stopped_at: int) -> bool:
+    """Show two checkpoints side by side; whether they hold the same state, bit for bit."""
+    table = Table(title="\nTwo ways to the same place", title_style="bold")
+    for title in ("", "uninterrupted", "resumed", "bit for bit"):
+        table.add_column(title)
+    batches = [metadata(checkpoint)["steps_completed"] for checkpoint in (one, two)]
+    accuracies = [f"{metadata(checkpoint)['searcher_metric']:.2%}" for checkpoint in (one, two)]
+    table.add_row("batches trained", f"{batches[0]}", f"{stopped_at} + {batches[1] - stopped_at}")
+    table.add_row("accuracy", *accuracies)
+    table.add_section()
+    results = []
+    first, second = state(one), state(two)
+    for name, key in (
+        ("weights", "models_state_dict"),
+        ("optimizer", "optimizers_state_dict"),
+        ("random streams", "rng_state"),
+    ):
+        ours, theirs = tensors(first[key]), tensors(second[key])
+        results.append(are_identical(ours, theirs))
+        numbers = sum(value.numel() for value in ours)
+        verdict = f"[green]identical[/], {numbers:,} numbers" if results[-1] else "[bold red]DIFFERENT[/]"
+        table.add_row(name, fingerprint(ours), fingerprint(theirs), verdict)
+    console.print(table)
+    return all(results)
+
+
+def say_what_next(console: Console, checkpoint: Path, directory: Path, epochs: int) -> None:
+    def here(path: Path | str) -> str:
+        return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else str(path)
+
+    resume = f"{here(sys.executable)} {here(EXAMPLE / 'train.py')} --latest-checkpoint latest --epochs {epochs}"
+    for title, command in (
+        ("Its checkpoint lies in", here(checkpoint)),
+        ("Train on from it:", f"DET_HOME={here(directory)} {resume}"),
+        (
+            "Use its model, in Python, with DigitsTrial from that train.py:",
+            f'trial = pytorch.load_trial_from_checkpoint_path("{here(checkpoint)}", trial_class=DigitsTrial)',
+        ),
+    ):
+        console.print(title, style="bold")
+        console.print(f"    {command}", soft_wrap=True, highlight=False)
 
 
 def main() -> None:
@@ -105,63 +152,29 @@ def main() -> None:
     args = parser.parse_args()
     console = Console()
     length = ("--epochs", str(args.epochs))
-    half = args.epochs * BATCHES_PER_EPOCH // 2
+    half, whole = args.epochs * BATCHES_PER_EPOCH // 2, args.epochs * BATCHES_PER_EPOCH
     straight, pieces = home() / "uninterrupted", home() / "interrupted"
 
     console.print("\n[bold]1[/]  Train a network on handwritten digits, straight through.")
     with Run(straight, *length) as run:
         run.wait()
-    console.print("\n[bold]2[/]  Train it again, and interrupt it half-way.")
+    console.print("\n[bold]2[/]  Train it again, and send SIGTERM half-way.")
     with Run(pieces, *length) as run:
         run.wait_for(half)
         time.sleep(0.05)  # into the middle of an epoch
         run.interrupt()
         run.wait()
-    stopped = newest_checkpoint(pieces)
-    stopped_at = metadata(stopped)["steps_completed"]
-    console.print(f"\n[bold]3[/]  Resume it after batch {stopped_at}, in a new process.")
+    stopped_at = metadata(newest_checkpoint(pieces))["steps_completed"]
+    if stopped_at >= whole:
+        raise SystemExit("Training was over before it could be interrupted. Try again with more --epochs.")
+    console.print(f"\n[bold]3[/]  Go on after batch {stopped_at}, in a new process.")
     with Run(pieces, *length, "--latest-checkpoint", "latest") as run:
         run.wait()
 
-    one, two = newest_checkpoint(straight), newest_checkpoint(pieces)
-    first, second = state(one), state(two)
-    table = Table(title="\nStopped and resumed, and the same bit for bit", title_style="bold")
-    table.add_column("")
-    table.add_column("uninterrupted")
-    table.add_column("interrupted, resumed")
-    batches = [metadata(checkpoint)["steps_completed"] for checkpoint in (one, two)]
-    table.add_row("batches trained", f"{batches[0]}", f"{stopped_at} + {batches[1] - stopped_at}")
-    table.add_row(
-        "validation accuracy", *(f"{metadata(checkpoint)['searcher_metric']:.2%}" for checkpoint in (one, two))
-    )
-    table.add_section()
-    results = []
-    for name, key in (("weights", "models"), ("optimizer", "optimizers")):
-        results.append(verdict(first[f"{key}_state_dict"], second[f"{key}_state_dict"]))
-        table.add_row(name, "", results[-1])
-    results.append(verdict(first["rng_state"], second["rng_state"]))
-    table.add_row("random streams", "", results[-1])
-    console.print(table)
-
-    show = Path(os.path.relpath(two))
-    python = (
-        Path(os.path.relpath(sys.executable)) if Path(sys.executable).is_relative_to(Path.cwd()) else sys.executable
-    )
-    script = Path(os.path.relpath(EXAMPLE / "train.py"))
-    console.print("\nThe checkpoint lies in")
-    console.print(f"    {show}", soft_wrap=True, highlight=False)
-    console.print("Train on from it:")
-    console.print(
-        f"    DET_HOME={os.path.relpath(pieces)} {python} {script} --latest-checkpoint {show} --epochs {2 * args.epochs}",
-        soft_wrap=True,
-        highlight=False,
-    )
-    console.print("Load its model:")
-    console.print(f'    trial = pytorch.load_trial_from_checkpoint_path("{show}", DigitsTrial)', soft_wrap=True)
-    if any("DIFFERENT" in result for result in results):
+    result = newest_checkpoint(pieces)
+    if not compare(console, newest_checkpoint(straight), result, stopped_at):
         raise SystemExit("The resumed training is not what the uninterrupted one is. Please report this.")
-    if not 0 < stopped_at < batches[0]:
-        raise SystemExit("Training was over before it could be interrupted. Try again with more --epochs.")
+    say_what_next(console, result, pieces, 2 * args.epochs)
 
 
 if __name__ == "__main__":

@@ -63,9 +63,8 @@ class DigitsTrial(pytorch.PyTorchTrial):
 
     def evaluate_batch(self, batch: Any) -> dict[str, torch.Tensor]:
         images, labels = batch
-        guesses = self.model(images)
-        right = (guesses.argmax(dim=1) == labels).float().mean()
-        return {"accuracy": right, "validation_loss": F.cross_entropy(guesses, labels)}
+        right = self.model(images).argmax(dim=1) == labels
+        return {"accuracy": right.float().mean()}
 
     def build_callbacks(self) -> dict[str, pytorch.PyTorchCallback]:
         return {"score": self.score}
