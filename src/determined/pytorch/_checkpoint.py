@@ -577,6 +577,7 @@ def find_checkpoint(
     which: Literal["latest", "best"],
     trial_class_name: str,
     smaller_is_better: bool = True,
+    trial_id: int = 0,
 ) -> str | None:
     """The id of the newest or best checkpoint of a trial class in this storage; None if there is none. Collective.
 
@@ -585,6 +586,7 @@ def find_checkpoint(
         which: "latest" by the time it was saved, or "best" by the searcher metric it was saved with.
         trial_class_name: The class, as `module:Name` or by its name alone.
         smaller_is_better: The direction of the metric.
+        trial_id: The number of the trial whose checkpoints they are; 0 for plain runs.
     """
 
     def find() -> str | None:
@@ -596,7 +598,7 @@ def find_checkpoint(
                 logger.warning("Checkpoint %s is passed over: %s", storage_id, problem)
                 continue
             spec, value = str(metadata.get("trial_class", "")), metadata.get(SEARCHER_METRIC)
-            if trial_class_name not in (spec, spec.rpartition(":")[2]):
+            if trial_class_name not in (spec, spec.rpartition(":")[2]) or metadata.get("trial_id", 0) != trial_id:
                 continue
             saved_at = str(metadata.get("saved_at", ""))
             if which == "latest":

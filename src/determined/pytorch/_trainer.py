@@ -14,7 +14,7 @@ from determined.core._searcher import _parse_searcher_max_length, _parse_searche
 from determined.pytorch import _loop, _policy
 from determined.pytorch._bar import make_bar
 from determined.pytorch._callback import Callbacks
-from determined.pytorch._checkpoint import Checkpointer, find_checkpoint, saved_batches, saved_best
+from determined.pytorch._checkpoint import Checkpointer, find_checkpoint, saved_batches, saved_best, saved_seed
 from determined.pytorch._fit import Fit, Policy
 from determined.pytorch._metrics import TrainingWindow
 from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_units
@@ -140,7 +140,7 @@ class Trainer:
         name = type(self._trial).__qualname__
         distributed = self._context.distributed
         which: Literal["latest", "best"] = "latest" if latest_checkpoint == "latest" else "best"
-        found = find_checkpoint(self._context.core_context, which, name, smaller_is_better)
+        found = find_checkpoint(self._context.core_context, which, name, smaller_is_better, _trial_id(self._context))
         if found is None and distributed.rank == 0:
             place = self._context.core_context.checkpoint.location
             logger.info("There is no checkpoint of %s in %s yet, so training starts afresh.", name, place)
@@ -162,7 +162,10 @@ class Trainer:
         progress = Progress(trial_id=_trial_id(context))
         with contextlib.ExitStack() as stack:
             stack.callback(callbacks.shut_down)
-            callbacks.start(saved_batches(services, source, progress.trial_id) if source else 0, source)
+            first_batch = saved_batches(services, source, progress.trial_id) if source else 0
+            if source and first_batch and (seed := saved_seed(services, source)) is not None:
+                context.continue_with_seed(seed)
+            callbacks.start(first_batch, source)
             loader = trial.build_training_data_loader()
             length = distributed.broadcast(epoch_length(loader, distributed.size))
             stream = training_stream(

@@ -1,0 +1,619 @@
+"""fit(): what it checks before the first batch, where it goes on from, and what a managed trial gets by itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from determined import errors, pytorch
+from determined.pytorch import Batch, Epoch, ShouldExit, Trainer, TrainUnit
+from determined.pytorch._checkpoint import Checkpointer
+from tests.trials import OneWeight, OneWeightTrial, Recorder, Run, managed, stored_file, stored_state, train
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints copy the code of the current directory; here there is none."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
+class TestChecks:
+    def test_a_length_is_needed(self) -> None:
+        """T12: fit() without max_length is a ValueError that says what to type."""
+        with pytest.raises(ValueError, match=r"max_length=pytorch.Epoch\(10\)"):
+            train(max_length=None)
+
+    @pytest.mark.parametrize("length", [Batch([1]), TrainUnit(3), 3])
+    def test_a_length_is_a_number_of_batches_or_epochs(self, length: Any) -> None:
+        """T12: anything else is a TypeError."""
+        with pytest.raises(TypeError, match="max_length is"):
+            train(max_length=length)
+
+    @pytest.mark.parametrize("period", ["validation_period", "checkpoint_period", "reporting_period"])
+    @pytest.mark.parametrize("value", [3, TrainUnit(3), "epoch"])
+    def test_a_period_is_counted_in_batches_or_epochs(self, period: str, value: Any) -> None:
+        """W21: a period that would silently never be reached is a TypeError that names it, before any hook."""
+        run = Run([])
+        with pytest.raises(TypeError, match=f"{period} is .*pytorch.Batch"):
+            train(run=run, hooks={}, **{period: value})
+        assert run.log == []
+
+    @pytest.mark.parametrize("value", [2.0, "2", None, True])
+    def test_a_unit_is_a_whole_number_or_a_schedule(self, value: Any) -> None:
+        """W21: wrong values are found when the unit is made."""
+        with pytest.raises(TypeError, match="expected a whole number"):
+            Batch(value)
+
+    def test_units_are_values(self) -> None:
+        """W22: equal, hashable, readable."""
+        assert (Batch(3), repr(Epoch([1, 2])), len({Batch(3), Batch(3)})) == (Batch(3), "Epoch([1, 2])", 1)
+        assert Batch(3) != Epoch(3)
+
+    def test_policy_best_without_a_metric(self, caplog: pytest.LogCaptureFixture) -> None:
+        """T13: a warning, and every validation saves."""
+        run = train(checkpoint_policy="best", validation_period=Batch(2), max_length=Batch(4))
+        assert run.at("checkpoint") == [2, 4]
+        assert "checkpoint_policy='best' needs to know which metric" in caplog.text
+
+    def test_an_unknown_policy(self) -> None:
+        """T14, W25: a ValueError that says what there is."""
+        with pytest.raises(ValueError, match="expected 'best', 'all' or 'none'"):
+            train(checkpoint_policy="bogus")
+
+    def test_a_trial_is_a_trial(self) -> None:
+        """2.2: something else is a TypeError at fit()."""
+        with pytorch.init(seed=1) as context:
+            trainer = Trainer(object(), context)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="Trainer got a object"):
+                trainer.fit(max_length=Batch(1))
+
+    def test_without_a_model_or_an_optimizer(self) -> None:
+        """T65: each is an InvalidExperimentException that says what to call; it is an Exception (W1)."""
+
+        class NoModel(OneWeightTrial):
+            def __init__(self, context: Any, log: Any) -> None:
+                self.callbacks = {"hook": Recorder(log)}
+
+        class NoOptimizer(NoModel):
+            def __init__(self, context: Any, log: Any) -> None:
+                super().__init__(context, log)
+                context.wrap_model(OneWeight())
+
+        run = Run([])
+        with pytest.raises(errors.InvalidExperimentException, match=r"context.wrap_model\(\)"):
+            train(NoModel, run=run)
+        with pytest.raises(errors.InvalidExperimentException, match=r"no optimizer.*context.wrap_optimizer\(\)"):
+            train(NoOptimizer, run=run)
+        assert issubclass(errors.InvalidExperimentException, Exception)
+        assert run.hooks() == []
+
+    def test_evaluation_is_one_of_two(self) -> None:
+        """T69: both or neither evaluation method is an InvalidExperimentException."""
+
+        class Both(OneWeightTrial):
+            def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
+                return {}
+
+        class Neither(OneWeightTrial):
+            evaluate_batch = pytorch.PyTorchTrial.evaluate_batch
+
+        with pytest.raises(errors.InvalidExperimentException, match="Both overrides both"):
+            train(Both)
+        with pytest.raises(errors.InvalidExperimentException, match="Neither overrides neither"):
+            train(Neither)
+
+    def test_a_trial_of_any_name_counts_as_overriding(self) -> None:
+        """W7: a class literally called PyTorchTrial overrides what it overrides."""
+        named = type("PyTorchTrial", (OneWeightTrial,), {})
+        assert train(named, max_length=Batch(1)).at("validation") == [1]
+
+    def test_an_abstract_method_is_missed_at_once(self) -> None:
+        """2.1: a trial without one of its methods cannot be made."""
+
+        class Half(pytorch.PyTorchTrial):
+            def __init__(self, context: Any) -> None:
+                pass
+
+        with pytest.raises(TypeError, match="build_training_data_loader"):
+            Half(None)  # type: ignore[abstract, arg-type]
+
+    @pytest.mark.parametrize("result", [None, 1.0, [1], "loss"])
+    def test_train_batch_returns_metrics(self, result: Any) -> None:
+        """W5: something else is a TypeError that names the method and the type."""
+        with pytest.raises(TypeError, match=r"train_batch\(\).*(None|float|list|str)"):
+            train(trial={"returns": lambda _: result})
+
+    @pytest.mark.parametrize("result", [None, 1.0])
+    def test_evaluate_batch_returns_metrics(self, result: Any) -> None:
+        """W5: so it is in validation."""
+        with pytest.raises(TypeError, match=r"evaluate_batch\(\).*(None|float)"):
+            train(trial={"evaluates": lambda _: result})
+
+    def test_callbacks_are_callbacks(self) -> None:
+        """5: something else in build_callbacks is a TypeError that names it."""
+        with pytest.raises(TypeError, match=r"'mine'.*PyTorchCallback"):
+            train(trial={"callbacks": {"mine": object()}})
+
+    def test_the_older_profiler_call(self, caplog: pytest.LogCaptureFixture) -> None:
+        """T107: configure_profiler(True, True, 0, 5) works anywhere, and samples are taken by the next fit."""
+        with pytorch.init(seed=1) as context:
+            trainer = Trainer(OneWeightTrial(context), context)
+            trainer.configure_profiler(True, True, 0, 5)
+            began: list[int] = []
+            on = context.core_context.profiler.on
+            context.core_context.profiler.on = lambda: began.append(1) or on()  # type: ignore[method-assign, func-returns-value]
+            trainer.fit(max_length=Batch(1))
+        assert began == [1]
+        assert "profiling_enabled=True" in caplog.text
+
+    def test_the_exit_has_two_names(self) -> None:
+        """T108: ShouldExit is _ShouldExit."""
+        assert pytorch.ShouldExit is pytorch._ShouldExit
+        assert ShouldExit().skip_exit_checkpoint is False
+
+    def test_arguments_may_be_positional(self) -> None:
+        """4.4: in the order of the table."""
+        with pytorch.init(seed=1) as context:
+            log: list[Any] = []
+            Trainer(OneWeightTrial(context, log), context).fit(
+                Batch(1), Batch(2), Batch(4), Batch(100), "none", None, False, False, False
+            )
+        assert len([entry for entry in log if entry[0] == "batch"]) == 4
+
+
+class TestManaged:
+    """A trial that an experiment started: `get_cluster_info()` says so."""
+
+    def test_the_length_of_an_older_config(self) -> None:
+        """T103: searcher.max_length={"records": 6} with a global batch size of 2 is 3 batches."""
+        with (
+            managed(searcher={"max_length": {"records": 6}}, hparams={"global_batch_size": 2}),
+            pytest.warns(FutureWarning, match="max_length"),
+        ):
+            assert train(max_length=None).batches == [0, 1, 2]
+
+    def test_the_length_in_records_needs_a_batch_size(self) -> None:
+        """T103: without global_batch_size it is a ValueError that names it."""
+        with (
+            managed(searcher={"max_length": {"records": 6}}),
+            pytest.warns(FutureWarning),
+            pytest.raises(ValueError, match="global_batch_size"),
+        ):
+            train(max_length=None)
+
+    @pytest.mark.parametrize(
+        ("searcher", "batches"),
+        [
+            ({"max_length": {"epochs": 1}}, 4),
+            ({"max_length": {"batches": 3}}, 3),
+            ({"max_length": 1, "unit": "epochs"}, 4),
+            ({"max_length": 5}, 5),
+        ],
+    )
+    def test_other_lengths_of_older_configs(
+        self, searcher: dict[str, Any], batches: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """W52: a number without a unit counts batches, with a warning."""
+        with managed(searcher=searcher), pytest.warns(FutureWarning):
+            assert len(train(max_length=None).batches) == batches
+        assert ("without a unit" in caplog.text) == (searcher == {"max_length": 5})
+
+    @pytest.mark.parametrize("searcher", [{}, {"max_length": 0}])
+    def test_no_length_at_all(self, searcher: dict[str, Any]) -> None:
+        """4.4: none, or zero, is a ValueError."""
+        with managed(searcher=searcher), pytest.raises(ValueError, match="needs max_length"):
+            train(max_length=None)
+
+    def test_trying_is_local(self) -> None:
+        """T104: test_mode of a managed trial is a ValueError."""
+        with managed(), pytest.raises(ValueError, match="test_mode"):
+            train(test_mode=True)
+
+    def test_a_search_and_its_time_metric(self, caplog: pytest.LogCaptureFixture) -> None:
+        """4.4: time_metric without max_time is an AssertionError; one that differs from the length is a warning."""
+        with managed(searcher={"time_metric": "batches"}), pytest.raises(AssertionError, match=r"searcher\.max_time"):
+            train(max_length=Batch(1))
+        with managed(searcher={"time_metric": "batches", "max_time": 9}):
+            train(max_length=Batch(1))
+        assert "max_time is 9 batches" in caplog.text
+
+    def test_it_goes_on_where_it_was(self) -> None:
+        """T28: saved at 3 and restarted: batch 3 with the fourth data, startup(3, id), no second epoch start."""
+        with managed():
+            first = train(max_length=Batch(3), hooks={})
+        with managed(latest_checkpoint=first.checkpoint, steps_completed=3):
+            second = train(max_length=Batch(5), hooks={})
+        assert second.of("batch")[0] == (3, 0, (7.0, 8.0))
+        hooks = second.of("hook")
+        assert hooks[0] == ("on_trial_startup", 3, first.checkpoint)
+        epochs = [hook for hook in hooks if hook[0].startswith("on_training_epoch")]
+        assert epochs == [("on_training_epoch_end", 0), ("on_training_epoch_start", 1)]
+
+    def test_a_restart_goes_on_by_itself(self) -> None:
+        """W24: without latest_checkpoint a restarted trial continues; "none" prevents it."""
+        with managed():
+            first = train(max_length=Batch(3))
+        with managed(latest_checkpoint=first.checkpoint, steps_completed=3):
+            assert train(max_length=Batch(5)).batches == [3, 4]
+            fresh = train(max_length=Batch(2), latest_checkpoint="none")
+        assert fresh.batches == [0, 1]
+        assert fresh.trial.weight == -5
+
+    def test_another_trials_checkpoint_is_a_warm_start(self) -> None:
+        """T30: weights, optimizer, scheduler, random and callback state are restored; counters and data begin at 0."""
+        with managed(trial_id=1):
+            first = train(max_length=Batch(5), hooks={}, trial={"decays": True})
+        with managed(trial_id=2, latest_checkpoint=first.checkpoint):
+            second = train(max_length=Batch(1), hooks={}, trial={"decays": True})
+        assert second.of("batch")[0] == (0, 0, (1.0, 2.0))
+        assert second.of("hook")[0] == ("on_trial_startup", 0, first.checkpoint)
+        assert ("load_state_dict",) in second.of("hook")
+        assert second.trial.weight == first.trial.weight - 0.5 * 1.5  # the rate was halved at the first epoch's end
+
+    def test_a_restart_with_nothing_left(self) -> None:
+        """T31: length reached and validated: nothing is trained, validated or saved."""
+        with managed():
+            first = train(max_length=Batch(4))
+        with managed(latest_checkpoint=first.checkpoint, steps_completed=4):
+            second = train(max_length=Batch(4), hooks={})
+        assert {entry[0] for entry in second.log} == {"hook"}
+        assert "on_training_start" in second.hooks()
+
+    def test_a_restart_with_only_the_validation_left(self) -> None:
+        """T32: length reached and not validated: exactly one validation."""
+        first = train(max_length=Batch(9), hooks={"on_training_epoch_end": ShouldExit()})
+        assert (first.at("checkpoint"), first.at("validation")) == ([4], [])
+        second = train(max_length=Batch(4), latest_checkpoint=first.checkpoint)
+        assert (second.batches, second.at("validation"), second.at("checkpoint")) == ([], [4], [])
+
+    def test_policy_best_needs_its_metric(self) -> None:
+        """T88: missing or no number under `best` is a RuntimeError with a hint; under `all` training continues."""
+        searcher = {"metric": "los"}
+        with managed(searcher=searcher), pytest.raises(RuntimeError, match="Did you mean 'loss'"):
+            train(checkpoint_policy="best")
+        with managed(searcher={"metric": "text"}), pytest.raises(RuntimeError, match="needs one number"):
+            train(FullTrial, checkpoint_policy="best")
+        with managed(searcher=searcher):
+            assert train(checkpoint_policy="all", max_length=Batch(1)).at("checkpoint") == [1]
+
+
+class FullTrial(OneWeightTrial):
+    evaluate_batch = pytorch.PyTorchTrial.evaluate_batch
+
+    def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
+        self.log.append(("evaluated all", len(list(data_loader))))
+        return {"loss": 1.0, "text": "fine", "curve": torch.ones(3)}
+
+
+def _validations(*values: float) -> Any:
+    """An `evaluates` that gives these values one validation after another; each has two batches."""
+    given = iter([value for value in values for _ in range(2)])
+    return lambda _: {"loss": next(given)}
+
+
+CONFIG = {"searcher": {"metric": "loss", "smaller_is_better": True}}
+
+
+class TestBest:
+    def test_strictly_better_saves(self) -> None:
+        """T89, decision 3: 0.5 saves since none is known, 0.5 does not, 0.4 does; the end saves anyway."""
+        run = train(
+            trial={"evaluates": _validations(0.5, 0.5, 0.4, 0.6)},
+            init={"exp_conf": CONFIG},
+            checkpoint_policy="best",
+            validation_period=Batch(1),
+            max_length=Batch(4),
+        )
+        assert run.at("checkpoint") == [1, 3, 4]
+
+    def test_the_direction(self) -> None:
+        """T89: with smaller_is_better false, larger saves."""
+        run = train(
+            trial={"evaluates": _validations(0.5, 0.4, 0.6, 0.1)},
+            init={"exp_conf": {"searcher": {"metric": "loss", "smaller_is_better": False}}},
+            checkpoint_policy="best",
+            validation_period=Batch(1),
+            max_length=Batch(4),
+        )
+        assert run.at("checkpoint") == [1, 3, 4]
+
+    def test_a_restart_knows_the_best(self) -> None:
+        """T89: what was best before a restart has to be beaten after it."""
+        options: dict[str, Any] = {
+            "init": {"exp_conf": CONFIG},
+            "checkpoint_policy": "best",
+            "validation_period": Batch(1),
+        }
+        first = train(trial={"evaluates": _validations(0.5, 0.7)}, max_length=Batch(2), **options)
+        second = train(
+            trial={"evaluates": _validations(0.6, 0.3, 0.9)},
+            max_length=Batch(5),
+            latest_checkpoint=first.checkpoint,
+            **options,
+        )
+        assert second.at("checkpoint") == [4, 5]
+
+    def test_latest_and_best_of_the_own_history(self) -> None:
+        """Issue 4: "latest" is the newest checkpoint of this trial, "best" that of the best metric."""
+        options: dict[str, Any] = {"init": {"exp_conf": CONFIG}, "hooks": {}}
+        first = train(
+            trial={"evaluates": _validations(0.5, 0.2, 0.8)},
+            validation_period=Batch(1),
+            checkpoint_policy="all",
+            max_length=Batch(3),
+            **options,
+        )
+        best = dict(first.of("checkpoint"))[2]
+        resumed = train(latest_checkpoint="best", max_length=Batch(3), **options)
+        assert resumed.of("hook")[0] == ("on_trial_startup", 2, best)
+        assert resumed.batches == [2]
+        newest = train(latest_checkpoint="latest", max_length=Batch(4), **options)
+        assert newest.of("hook")[0] == ("on_trial_startup", 3, resumed.checkpoint)
+        assert newest.batches == [3]
+
+    def test_latest_is_the_trials_own(self) -> None:
+        """Issue 4: of managed trials, each has its own history."""
+        with managed(trial_id=1):
+            train(max_length=Batch(2))
+        with managed(trial_id=2):
+            assert train(max_length=Batch(1), latest_checkpoint="latest").batches == [0]
+        with managed(trial_id=1):
+            assert train(max_length=Batch(3), latest_checkpoint="latest").batches == [2]
+
+    def test_latest_of_nothing_is_a_fresh_start(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Issue 4: without a checkpoint of this trial "latest" starts afresh and says so."""
+        caplog.set_level(logging.INFO)
+        assert train(latest_checkpoint="latest", max_length=Batch(1)).batches == [0]
+        assert "no checkpoint of OneWeightTrial" in caplog.text
+
+    def test_the_best_is_asked_for_only_by_best(self) -> None:
+        """W57: another policy asks nobody for the best value."""
+
+        class Counting(OneWeightTrial):
+            def __init__(self, context: Any, log: Any, **options: Any) -> None:
+                ask = context.core_context.train.get_experiment_best_validation
+                context.core_context.train.get_experiment_best_validation = lambda: log.append(("asked",)) or ask()
+                super().__init__(context, log, **options)
+
+        for policy, asks in (("all", False), ("none", False), ("best", True)):
+            run = train(Counting, init={"exp_conf": CONFIG}, checkpoint_policy=policy, validation_period=Batch(2))
+            assert bool(run.of("asked")) is asks
+
+
+class TestResume:
+    def test_a_plain_run_goes_on_where_it_was(self) -> None:
+        """T29, W3: as T28, without a cluster, by id or by path."""
+        first = train(max_length=Batch(3), hooks={})
+        second = train(max_length=Batch(6), hooks={}, latest_checkpoint=first.checkpoint, validation_period=Batch(2))
+        assert second.of("batch")[0] == (3, 0, (7.0, 8.0))
+        assert second.of("hook")[0] == ("on_trial_startup", 3, first.checkpoint)
+        epochs = [hook for hook in second.of("hook") if hook[0].startswith("on_training_epoch")]
+        assert epochs == [("on_training_epoch_end", 0), ("on_training_epoch_start", 1)]
+        assert (second.batches, second.at("validation"), second.at("checkpoint")) == ([3, 4, 5], [4, 6], [6])
+
+    def test_by_path(self, home: Path) -> None:
+        """Issue 4: latest_checkpoint may be a directory."""
+        first = train(max_length=Batch(3))
+        path = stored_file(home, first.checkpoint, "")
+        assert train(max_length=Batch(4), latest_checkpoint=str(path)).batches == [3]
+        assert train(max_length=Batch(4), latest_checkpoint=path).batches == [3]
+
+    def test_no_such_checkpoint(self) -> None:
+        """6.4: an unknown id is CheckpointNotFound, before a hook runs."""
+        run = Run([])
+        with pytest.raises(errors.CheckpointNotFound, match="nothing-here"):
+            train(run=run, latest_checkpoint="nothing-here", hooks={})
+        assert run.batches == []
+
+    @pytest.mark.parametrize("stop", range(1, 9))
+    def test_shuffled_data(self, stop: int) -> None:
+        """T45, T46: a run of 9 batches, and one that stops and goes on, see the same batches, without any switch."""
+        options: dict[str, Any] = {"trial": {"loader": {"shuffle": True}}}
+        straight = train(max_length=Batch(9), **options)
+        first = train(max_length=Batch(stop), **options)
+        second = train(max_length=Batch(9), latest_checkpoint=first.checkpoint, init={"seed": 99}, **options)
+        assert first.data + second.data == straight.data
+        assert second.trial.weight == straight.trial.weight
+
+    def test_dropout_after_a_managed_restart(self) -> None:
+        """T47: losses with dropout after a restart are those of the uninterrupted run."""
+        with managed():
+            straight = train(DropoutTrial, max_length=Batch(9), validation_period=Batch(3))
+            first = train(DropoutTrial, max_length=Batch(3), validation_period=Batch(3))
+        with managed(latest_checkpoint=first.checkpoint, steps_completed=3, seed=4):
+            second = train(DropoutTrial, max_length=Batch(9), validation_period=Batch(3))
+        assert first.at("loss") + second.at("loss") == straight.at("loss")
+
+    def test_the_seed_of_a_resumed_run_is_the_one_it_began_with(self) -> None:
+        """Decision 5: what is derived from the seed later, such as a shuffled validation, stays as it was."""
+        first = train(max_length=Batch(2), init={"seed": 5})
+        second = train(max_length=Batch(4), init={"seed": 6}, latest_checkpoint=first.checkpoint)
+        assert second.context.get_trial_seed() == 5
+
+    def test_what_hooks_change_in_a_checkpoint(self, home: Path) -> None:
+        """T34: a key added before saving is in the file; a weight edited before loading is loaded."""
+        first = train(max_length=Batch(2), hooks={"on_checkpoint_save_start": lambda c: c.update(extra=[1, "two"])})
+        assert stored_state(home, first.checkpoint)["extra"] == [1, "two"]
+
+        def edit(checkpoint: dict[str, Any]) -> None:
+            assert checkpoint["extra"] == [1, "two"]
+            checkpoint["models_state_dict"][0]["weight"] = torch.tensor([100.0])
+
+        second = train(
+            max_length=Batch(3), hooks={"on_checkpoint_load_start": edit}, latest_checkpoint=first.checkpoint
+        )
+        assert second.trial.weight == 100 - 5.5
+
+    def test_a_file_added_by_a_hook(self, home: Path) -> None:
+        """T35: it is part of the stored checkpoint."""
+        write = {"on_checkpoint_write_end": lambda path: Path(path, "mine.txt").write_text("hello")}
+        run = train(max_length=Batch(1), hooks=write)
+        assert stored_file(home, run.checkpoint, "mine.txt").read_text() == "hello"
+
+    def test_callback_states(self, caplog: pytest.LogCaptureFixture) -> None:
+        """T36: callback `a` is restored, and of `b`, which was not there, it is said that it starts afresh."""
+        first, second = Run([]), Run([])
+        train(run=first, trial={"callbacks": {"a": Recorder(first.log, "a")}}, max_length=Batch(2))
+        mine = {"a": Recorder(second.log, "a"), "b": Recorder(second.log, "b")}
+        train(run=second, trial={"callbacks": mine}, max_length=Batch(2), latest_checkpoint=first.checkpoint)
+        saved = first.hooks("a").index("state_dict") + 1
+        since = second.hooks("a")[second.hooks("a").index("load_state_dict") + 1 :]
+        assert mine["a"].seen == saved + len(since)
+        assert "load_state_dict" not in second.hooks("b")
+        assert "no state for callback 'b'" in caplog.text
+
+    def test_the_files_of_a_checkpoint(self, home: Path) -> None:
+        """T37, T38: these files, with the counters; hparams are kept without a config (W30)."""
+        Path("model.py").write_text("x = 1\n")
+        run = train(max_length=Batch(3), init={"hparams": {"lr": 0.1}})
+        directory = stored_file(home, run.checkpoint, "")
+        names = {path.name for path in directory.iterdir()}
+        assert names >= {"code", "load_data.json", "metadata.json", "state_dict.pth", "trial_state.pkl"}
+        assert (directory / "code" / "model.py").read_text() == "x = 1\n"
+        assert json.loads((directory / "metadata.json").read_text())["steps_completed"] == 3
+        assert json.loads((directory / "load_data.json").read_text())["hparams"] == {"lr": 0.1}
+
+    def test_inside_an_aggregation_group(self) -> None:
+        """W15: stopped after one of three batches, the gradients that wait are there after the resume."""
+        options: dict[str, Any] = {"init": {"aggregation_frequency": 3}, "max_length": Batch(6)}
+        straight = train(**options)
+        first = train(trial={"does": _stop_at(4)}, **options)
+        second = train(latest_checkpoint=first.checkpoint, **options)
+        assert (first.at("checkpoint"), second.batches) == ([4], [4, 5])
+        assert second.trial.weight == straight.trial.weight == pytest.approx(-23 / 3)
+
+    def test_two_runs_at_once_in_one_storage(self) -> None:
+        """Two runs that save in turns into one storage do not disturb each other."""
+        first, second = Run([]), Run([])
+        inner: list[Any] = []
+
+        def other(batch_idx: int) -> None:
+            if batch_idx == 2:
+                inner.append(train(OtherTrial, run=second, checkpoint_period=Batch(1), max_length=Batch(3)))
+
+        train(run=first, trial={"does": other}, checkpoint_period=Batch(1), max_length=Batch(4))
+        assert inner == [second]
+        assert (first.at("checkpoint"), second.at("checkpoint")) == ([1, 2, 3, 4], [1, 2, 3])
+        again = train(latest_checkpoint="latest", max_length=Batch(5))
+        assert again.batches == [4]
+        assert train(OtherTrial, latest_checkpoint="latest", max_length=Batch(4)).batches == [3]
+
+
+class OtherTrial(OneWeightTrial):
+    """The same, under another name."""
+
+
+class DropoutTrial(OneWeightTrial):
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+        loss = torch.nn.functional.dropout(self.model(batch)).mean() / 100
+        self.log.append(("loss", loss.item()))
+        self.context.backward(loss)
+        self.context.step_optimizer(self.optimizer)
+        return loss
+
+
+def _stop_at(batches: int) -> Any:
+    def does(batch_idx: int) -> None:
+        if batch_idx == batches:
+            raise ShouldExit
+
+    return does
+
+
+class TestAsync:
+    def test_hooks_keep_their_order(self) -> None:
+        """Issue 4: save start, write end, upload end for one checkpoint before the next begins, all in this thread."""
+        threads: set[str] = set()
+        note = {h: lambda *_, **__: threads.add(threading.current_thread().name) for h in CHECKPOINT_HOOKS}
+        run = train(checkpoint_period=Batch(1), checkpoint_async=True, hooks=note, max_length=Batch(5))
+        assert [hook for hook in run.hooks() if hook in CHECKPOINT_HOOKS] == CHECKPOINT_HOOKS * 5
+        assert threads == {threading.current_thread().name}
+        assert run.at("checkpoint") == [1, 2, 3, 4, 5]
+
+    def test_training_goes_on_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Issue 4: the next batches are trained while the checkpoint is written; leaving waits for it."""
+        trained = threading.Event()
+        write = Checkpointer._write
+
+        def slow(self: Any, *args: Any) -> None:
+            assert trained.wait(20)
+            write(self, *args)
+
+        monkeypatch.setattr(Checkpointer, "_write", slow)
+        does = lambda batch_idx: trained.set() if batch_idx == 3 else None  # noqa: E731
+        run = train(trial={"does": does}, checkpoint_period=Batch([2]), checkpoint_async=True, max_length=Batch(5))
+        saved = [entry[:2] for entry in run.log if entry[0] in ("batch", "checkpoint")]
+        assert saved.index(("checkpoint", 2)) > saved.index(("batch", 3))
+        assert run.at("checkpoint") == [2, 5]
+
+    def test_an_error_surfaces_at_the_next_stop(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Issue 4: a full disk in the background ends training at the next stop, in the disk's own words."""
+        run = Run([])
+        monkeypatch.setattr(Checkpointer, "_write", _full_disk)
+
+        def wait(batch_idx: int) -> None:
+            if batch_idx == 2:  # the writer has failed before the next stop
+                time.sleep(0.3)
+
+        with pytest.raises(OSError, match="No space left"):
+            train(
+                run=run,
+                trial={"does": wait},
+                checkpoint_period=Batch([2]),
+                reporting_period=Batch(1),
+                checkpoint_async=True,
+                max_length=Batch(50),
+                hooks={},
+            )
+        assert run.batches == [0, 1, 2]
+        assert (run.at("checkpoint"), run.hooks()[-1]) == ([], "on_trial_shutdown")
+
+    def test_an_error_surfaces_at_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Issue 4: one that nobody saw before does not go unsaid."""
+        monkeypatch.setattr(Checkpointer, "_write", _full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            train(checkpoint_async=True, max_length=Batch(1))
+
+    def test_a_full_disk(self, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+        """4.8: an error in writing propagates; no part of a checkpoint is left, and earlier ones are."""
+        first = train(max_length=Batch(2))
+        monkeypatch.setattr(Checkpointer, "_write", _full_disk)
+        run = Run([])
+        with pytest.raises(OSError, match="No space left"):
+            train(run=run, max_length=Batch(4), latest_checkpoint="latest", hooks={})
+        assert run.hooks()[-1] == "on_trial_shutdown"
+        assert [path.name for path in (home / "checkpoints").iterdir() if not path.name.startswith(".")] == [
+            first.checkpoint
+        ]
+
+    def test_an_error_in_training_does_not_hide_behind_a_writer(self) -> None:
+        """4.8: the user's error propagates, and what is being written still becomes a whole checkpoint."""
+        run = Run([])
+        with pytest.raises(ValueError, match="mine"):
+            train(
+                run=run,
+                trial={"does": lambda b: _raise(ValueError("mine")) if b == 2 else None},
+                checkpoint_period=Batch(2),
+                checkpoint_async=True,
+            )
+        assert run.at("checkpoint") == [2]
+        assert train(latest_checkpoint=run.checkpoint, max_length=Batch(3)).batches == [2]
+
+
+CHECKPOINT_HOOKS = ["on_checkpoint_save_start", "on_checkpoint_write_end", "on_checkpoint_upload_end"]
+
+
+def _full_disk(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def _raise(problem: Exception) -> None:
+    raise problem
