@@ -22,6 +22,8 @@ logger = logging.getLogger("determined.pytorch")
 
 # What torch.initial_seed() says when nobody has chosen a seed.
 _UNSEEDED = 67280421310721
+# What it says after an init() that chose one, which is not the script's choice either.
+_seeded_here: int | None = None
 
 
 @contextlib.contextmanager
@@ -128,10 +130,11 @@ def _choose_seed(
     given: int | None, managed: int | None, config: Mapping[str, Any], ranks: core.DistributedContext
 ) -> int:
     """The trial's seed, the same on every rank; random streams start from it unless the script has seeded them."""
+    global _seeded_here
     chosen = given if given is not None else managed
     if chosen is None:
         chosen = (config.get("reproducibility") or {}).get("experiment_seed")
-    if chosen is None and torch.initial_seed() != _UNSEEDED:
+    if chosen is None and torch.initial_seed() not in (_UNSEEDED, _seeded_here):
         return int(ranks.broadcast(torch.initial_seed() % 2**31))  # the script has seeded: its streams are its own
     if chosen is None:
         chosen = secrets.randbelow(2**31)
@@ -141,4 +144,5 @@ def _choose_seed(
     random.seed(chosen)
     np.random.seed(chosen % 2**32)
     torch.manual_seed(chosen)
+    _seeded_here = chosen
     return chosen

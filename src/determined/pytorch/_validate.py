@@ -119,8 +119,11 @@ def evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:
     method: Callable[..., Any] = trial.evaluate_batch
     parameters = inspect.signature(method).parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    if takes_any or any(p.name == "batch_idx" and p.kind is not p.POSITIONAL_ONLY for p in parameters):
+    if takes_any or "batch_idx" in named:
+        if positional and "batch" not in named:  # the batch under a name of the user's own
+            return lambda batch, batch_idx: method(batch, batch_idx=batch_idx)
         return lambda batch, batch_idx: method(batch=batch, batch_idx=batch_idx)
     if len(positional) > 1:
         return lambda batch, batch_idx: method(batch, batch_idx)
