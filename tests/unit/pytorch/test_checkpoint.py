@@ -519,6 +519,8 @@ def test_latest_and_best(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Issue 4: "latest" by time, "best" by the searcher metric, of the same class; NaN is never best."""
     run = make_run(root)
     assert find_checkpoint(run.core, "latest", "DigitTrial") is None
+    run.save({"searcher_metric": float("nan")})
+    assert find_checkpoint(run.core, "best", "DigitTrial") is None
     ids = [run.save({"searcher_metric": value}) for value in (0.3, 0.1, float("nan"), 0.2)]
     plain = run.save()
     assert find_checkpoint(run.core, "latest", "DigitTrial") == plain

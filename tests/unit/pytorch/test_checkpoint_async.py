@@ -146,8 +146,16 @@ def test_the_file_holds_the_state_of_the_moment(root: Path) -> None:
     run = make_run(root)
     run.train(2)
     expected = {name: value.clone() for name, value in run.model.state_dict().items()}
+    write, trained = run.checkpointer._write, threading.Event()
+
+    def slow(*args: Any) -> None:
+        trained.wait(10)
+        write(*args)
+
+    run.checkpointer._write = slow  # type: ignore[method-assign]
     run.checkpointer.save_async()
     run.train(5)
+    trained.set()
     storage_id = run.checkpointer.wait()
     assert storage_id is not None
     assert run.checkpointer.wait() is None, "told once"
