@@ -14,6 +14,7 @@ from typing import Any
 from determined._types import Json
 
 _DEEPEST = 64
+_PLAIN = {bool, int, float, str}
 
 
 def plain(value: Any, name: str, _depth: int = 0) -> Json:
@@ -26,7 +27,7 @@ def plain(value: Any, name: str, _depth: int = 0) -> Json:
     Raises:
         TypeError: It cannot be written down, and the message says which metric and which type.
     """
-    if value is None or type(value) in (bool, int, float, str):
+    if value is None or type(value) in _PLAIN:
         known: Json = value
         return known
     if _depth > _DEEPEST:
@@ -83,14 +84,24 @@ def plain_metrics(metrics: Any) -> dict[str, Json]:
     """The metrics of one report, each checked under its own name."""
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics must be a dict of names and values, not {type(metrics).__name__}: {metrics!r}.")
-    if all(type(value) is float and type(key) is str for key, value in metrics.items()):
-        return dict(metrics)  # what the batches of a long window are made of
-    return {_key(key, "metrics"): plain(value, f"metric {key!r}") for key, value in metrics.items()}
+    found: dict[str, Json] = {}
+    for key, value in metrics.items():
+        # What the batches of a long window are made of, thousands of times: plain numbers and arrays of one number.
+        if type(value).__name__ == "ndarray" and value.ndim == 0:
+            value = value.item()
+        if type(key) is str and type(value) in _PLAIN:
+            found[key] = value
+        else:
+            found[_key(key, "metrics")] = plain(value, f"metric {key!r}")
+    return found
 
 
 def json_text(value: Json) -> str:
     """One line of strict JSON; NaN and the infinities are spelled as the strings "NaN", "Infinity", "-Infinity"."""
-    return json.dumps(_spell(value), allow_nan=False, separators=(",", ":"))
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # somewhere in it is a number that JSON has no word for
+        return json.dumps(_spell(value), allow_nan=False, separators=(",", ":"))
 
 
 def _spell(value: Json) -> Json:

@@ -62,7 +62,10 @@ def _training(
 
 def _numeric(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in metrics.items():
-        if isinstance(value, (numbers.Real, np.bool_)):
+        if type(value) is float:
             yield name, value
-        elif isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf":
-            yield name, value.item()
+        elif isinstance(value, np.ndarray):  # before the abstract class, which is slow to ask
+            if value.ndim == 0 and value.dtype.kind in "biuf":
+                yield name, value.item()
+        elif isinstance(value, (numbers.Real, np.bool_)):
+            yield name, value
