@@ -1,0 +1,165 @@
+"""What a newcomer copies works: every example with its shortest settings, and the demo from end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A data directory of the test's own; the scripts run beside it, so their checkpoints copy no code but ours."""
+    (tmp_path / "work").mkdir()
+    return tmp_path / "home"
+
+
+def run(home: Path, *arguments: str) -> str:
+    """What an example prints. It says nothing else, and nothing goes wrong."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=home.parent / "work",
+        env={**os.environ, "DET_HOME": str(home), "OMP_NUM_THREADS": "1", "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def example(name: str) -> str:
+    return str(EXAMPLES / name / "train.py")
+
+
+def checkpoints(home: Path) -> list[Path]:
+    """All checkpoints of a data directory, oldest first."""
+    found = home.glob("checkpoints/*/metadata.json")
+    return [path.parent for path in sorted(found, key=lambda path: json.loads(path.read_text())["saved_at"])]
+
+
+def state(checkpoint: Path) -> dict[str, Any]:
+    content: dict[str, Any] = torch.load(checkpoint / "state_dict.pth", weights_only=True)
+    return content
+
+
+def batches(checkpoint: Path) -> int:
+    return int(state(checkpoint)["progress"]["batches_trained"])
+
+
+@pytest.mark.slow
+def test_digits_learns_goes_on_and_loads(home: Path) -> None:
+    """It learns within three epochs, and goes on from the latest checkpoint and from a directory."""
+    out = run(home, example("digits"), "--epochs", "3")
+    found = re.search(r"accuracy ([\d.]+)%.*\ncheckpoint (\S+)", out)
+    assert found, out
+    assert float(found[1]) > 80
+    assert batches(checkpoints(home)[-1]) == 135
+    assert checkpoints(home)[-1].name == found[2]
+
+    run(home, example("digits"), "--epochs", "4", "--latest-checkpoint", "latest")
+    assert batches(checkpoints(home)[-1]) == 180
+    run(home, example("digits"), "--epochs", "5", "--latest-checkpoint", str(checkpoints(home)[-1]))
+    assert batches(checkpoints(home)[-1]) == 225
+
+    loading = (
+        "import sys, torch\nfrom determined import pytorch\n"
+        f"sys.path.insert(0, {str(EXAMPLES / 'digits')!r})\nfrom train import DigitsTrial\n"
+        "trial = pytorch.load_trial_from_checkpoint_path(sys.argv[1], trial_class=DigitsTrial)\n"
+        "trial.model.eval()\n"
+        "right = [trial.evaluate_batch(batch)['accuracy'] for batch in trial.build_validation_data_loader()]\n"
+        "print(float(sum(right) / len(right)))\n"
+    )
+    assert float(run(home, "-c", loading, str(checkpoints(home)[-1]))) > 0.9
+
+
+@pytest.mark.parametrize("name", ["digits", "gan", "char_lm"])
+def test_one_batch_of_each(home: Path, name: str) -> None:
+    """`--test` trains one batch, validates one, and saves."""
+    run(home, example(name), "--test")
+    assert [batches(checkpoint) for checkpoint in checkpoints(home)] == [1]
+
+
+@pytest.mark.slow
+def test_gan_learns_where_the_spots_are(home: Path) -> None:
+    """After a while points lie on the circle and not in the middle, and both models and optimizers are saved."""
+    out = run(home, example("gan"), "--epochs", "40")
+    rows = out.splitlines()
+    assert len(rows) == 21
+    middle = "".join(row[19:26] for row in rows[8:13])
+    assert set(out) & set("#%@")
+    assert not set(middle) & set("+*#%@"), out
+    saved = state(checkpoints(home)[-1])
+    assert len(saved["models_state_dict"]) == len(saved["optimizers_state_dict"]) == 2
+
+    run(home, example("gan"), "--epochs", "41", "--latest-checkpoint", "latest")
+    assert batches(checkpoints(home)[-1]) == 820
+
+
+@pytest.mark.slow
+def test_char_lm_learns_letters_and_goes_on_between_two_aggregated_batches(home: Path) -> None:
+    """It writes what it has read, and a run that stops after an odd number of batches ends with the same weights."""
+    out = run(home, example("char_lm"), "--batches", "202")
+    assert out.startswith("      2. Grant of")
+    assert len(out) > 300
+    straight = state(checkpoints(home)[-1])
+    losses = [json.loads(line) for path in home.glob("runs/*/reports.jsonl") for line in path.read_text().splitlines()]
+    bits = [line["metrics"]["validation_bits"] for line in losses if "validation_bits" in line.get("metrics", {})]
+    assert bits[-1] < 4.5
+
+    run(home, example("char_lm"), "--batches", "101")
+    run(home, example("char_lm"), "--batches", "202", "--latest-checkpoint", "latest")
+    resumed = state(checkpoints(home)[-1])
+    assert resumed["progress"]["batches_trained"] == 202
+    for ours, theirs in zip(straight["models_state_dict"], resumed["models_state_dict"], strict=True):
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.slow
+def test_augmentation_is_the_same_after_a_resume(home: Path) -> None:
+    """A run that was stopped and resumed, with fewer workers, has seen the same pixels."""
+    out = run(home, example("augmentation"), "--batches", "40")
+    assert out.endswith("the same\n")
+    assert "NOT" not in out
+    fingerprints = re.search(r"all pixels:\s+([0-9a-f]{8})\s+([0-9a-f]{8})", out)
+    assert fingerprints
+    assert fingerprints[1] == fingerprints[2]
+
+
+@pytest.mark.slow
+def test_the_demo_proves_the_resume(home: Path) -> None:
+    """`make demo`: interrupted half-way and resumed, weights, optimizer and random streams are those of a whole run."""
+    out = run(home, str(EXAMPLES / "demo.py"), "--epochs", "6")
+    assert out.count("identical") == 3, out
+    assert "DIFFERENT" not in out
+    parts = re.search(r"batches trained\s*│\s*270\s*│\s*(\d+) \+ (\d+)", out)
+    assert parts, out
+    assert 0 < int(parts[1]) < 270
+    assert int(parts[1]) + int(parts[2]) == 270
+    one, two = (state(checkpoints(home / name)[-1]) for name in ("uninterrupted", "interrupted"))
+    for ours, theirs in zip(one["models_state_dict"], two["models_state_dict"], strict=True):
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert "--latest-checkpoint latest" in out
+    assert "load_trial_from_checkpoint_path" in out
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/README.md")), ids=lambda path: path.parent.name)
+def test_a_readme_fits_a_glance_and_names_commands_that_are_there(path: Path) -> None:
+    """Ten lines or so, and each command in it runs a script that exists."""
+    text = path.read_text()
+    assert len(text.splitlines()) <= 14
+    scripts = re.findall(r"^    python (\S+)", text, re.MULTILINE)
+    assert scripts
+    assert all((EXAMPLES.parent / script).is_file() for script in scripts)
