@@ -195,15 +195,14 @@ def _imported(home: Path, saved: Mapping[str, Any], stack: contextlib.ExitStack)
 def _legacy_code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) -> Iterator[type[Any]]:
     """The class of a trial that was started by its class: from the checkpoint's code, as when it was trained."""
     before = Path.cwd()
+    if given is not None:
+        yield given
+        return
     with contextlib.ExitStack() as stack:
         try:
             if (home / "code").is_dir():
                 os.chdir(home / "code")
-            cls = _imported(home.absolute() if home.is_absolute() else before / home, saved, stack)
-        except ValueError:
-            if given is None:
-                raise
-            cls = given
+            cls = _imported(before / home, saved, stack)
         except SystemExit as left:
             raise errors.InvalidExperimentException(
                 f"The code in {home / 'code'} called sys.exit({left.code!r}) while it was imported. "
@@ -211,8 +210,6 @@ def _legacy_code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) 
             ) from left
         finally:
             os.chdir(before)
-        if given is not None and cls is not given:
-            logger.info("trial_class is not used: %s has the code of its trial.", home)
         yield cls
 
 

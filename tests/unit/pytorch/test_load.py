@@ -61,7 +61,7 @@ def weights() -> dict[str, Any]:
 
 
 def test_the_class_comes_from_the_checkpoint(tmp_path: Path, weights: dict[str, Any]) -> None:
-    """T42: the class gets trial_kwargs, a context with the saved hparams and config, and the saved weights."""
+    """T42, D-61, D-62: the class gets trial_kwargs, a context with the saved hparams and config, and the weights."""
     path = make_checkpoint(tmp_path / "c", {"models_state_dict": [weights], "optimizers_state_dict": [{}]})
     trial = load_trial_from_checkpoint_path(str(path))
     assert trial.width == 7
@@ -72,6 +72,19 @@ def test_the_class_comes_from_the_checkpoint(tmp_path: Path, weights: dict[str, 
     assert trial.model.training
     assert "model_def_of_trial" not in sys.modules
     assert not list(path.rglob("__pycache__"))
+
+
+def test_each_checkpoint_has_its_own_code(tmp_path: Path, weights: dict[str, Any]) -> None:
+    """D-66, D-67: modules of one name in two checkpoints stay apart, and nothing of a load stays in the process."""
+    before = (list(sys.path), Path.cwd(), set(sys.modules))
+    trials = []
+    for width in (7, 8):
+        path = make_checkpoint(tmp_path / str(width), {"models_state_dict": [weights]})
+        (path / "code" / "helper_of_the_trial.py").write_text(f"WIDTH = {width}\n")
+        trials.append(load_trial_from_checkpoint_path(str(path)))
+    assert [trial.width for trial in trials] == [7, 8]
+    assert (list(sys.path), Path.cwd()) == before[:2]
+    assert {"model_def_of_trial", "helper_of_the_trial"} & set(sys.modules) == set()
 
 
 def test_a_nested_class_is_found(tmp_path: Path) -> None:
@@ -118,7 +131,7 @@ def test_a_checkpoint_of_fit(tmp_path: Path) -> None:
 
 
 def test_torch_load_kwargs(tmp_path: Path, weights: dict[str, Any]) -> None:
-    """T44: both forms → ValueError; extra ones alone → FutureWarning."""
+    """T44, D-64: both forms → ValueError; extra ones alone → FutureWarning."""
     path = make_checkpoint(tmp_path / "c", {"models_state_dict": [weights]})
     with pytest.raises(ValueError, match="map_location"):
         load_trial_from_checkpoint_path(str(path), Trial, torch_load_kwargs={}, map_location="cpu")
@@ -129,7 +142,7 @@ def test_torch_load_kwargs(tmp_path: Path, weights: dict[str, Any]) -> None:
 
 
 def test_no_description_is_an_assertion_error(tmp_path: Path) -> None:
-    """6.6: neither JSON file."""
+    """6.6, D-63: neither JSON file."""
     with pytest.raises(AssertionError, match=r"neither load_data\.json nor metadata\.json"):
         load_trial_from_checkpoint_path(str(tmp_path))
 
@@ -163,9 +176,12 @@ def test_a_class_that_is_not_there(tmp_path: Path, weights: dict[str, Any], spec
 def test_a_class_of_the_running_script(
     tmp_path: Path, weights: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """6.3: module `__main__`; the script that exports is often the one that trained."""
-    monkeypatch.setattr(sys.modules["__main__"], "Trial", Trial, raising=False)
+    """6.3, D-65: a class of `__main__` is found only in the script that trained; elsewhere trial_class is asked for."""
     path = make_checkpoint(tmp_path / "c", {"models_state_dict": [weights]}, trial_cls_spec="__main__:Trial")
+    with pytest.raises(ValueError, match="pass trial_class=Trial"):
+        load_trial_from_checkpoint_path(str(path))
+    assert type(load_trial_from_checkpoint_path(str(path), trial_class=Trial)) is Trial
+    monkeypatch.setattr(sys.modules["__main__"], "Trial", Trial, raising=False)
     assert type(load_trial_from_checkpoint_path(str(path))) is Trial
 
 
@@ -196,17 +212,23 @@ def make_legacy(path: Path, state: dict[str, Any], code: str = CODE, **load_data
 
 
 def test_legacy(tmp_path: Path, weights: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """6.6: class from code/ with that directory as cwd, trial_class ignored, parts of the config left out."""
+    """6.6: class from code/ with that directory as cwd, parts of the config left out."""
     code = CODE + "\nimport pathlib\nSEEN = pathlib.Path('helper_of_the_trial.py').read_text()\n"
     config = {"name": "x", "resources": {"slots_per_trial": 8}, "bind_mounts": [], "data": {"a": 1}}
     path = make_legacy(tmp_path / "c", {"models_state_dict": [weights]}, code, experiment_config=config)
     monkeypatch.chdir(tmp_path)
     for place in (str(path), "c"):
-        trial = load_trial_from_checkpoint_path(place, trial_class=Trial)
+        trial = load_trial_from_checkpoint_path(place)
         assert type(trial).__name__ == "MyTrial"
         assert trial.context.get_experiment_config() == {"name": "x", "data": {"a": 1}}
         assert torch.equal(trial.model.weight, weights["weight"])
         assert Path.cwd() == tmp_path
+
+
+def test_legacy_with_a_given_class(tmp_path: Path, weights: dict[str, Any]) -> None:
+    """Data contract 8.5 Better: trial_class counts for checkpoints of every age, and no code is imported."""
+    path = make_legacy(tmp_path / "c", {"models_state_dict": [weights]}, "raise KeyError")
+    assert type(load_trial_from_checkpoint_path(str(path), trial_class=Trial)) is Trial
 
 
 def test_legacy_needs_config_and_hparams(tmp_path: Path, weights: dict[str, Any]) -> None:
