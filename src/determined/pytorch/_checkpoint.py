@@ -12,11 +12,10 @@ import json
 import logging
 import pickle
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -27,6 +26,7 @@ from determined.core._values import plain as json_value
 from determined.pytorch import _checkpoint_compat, _rng
 from determined.pytorch._callback import PyTorchCallback, overrides
 from determined.pytorch._checkpoint_async import BackgroundSave, Snapshot
+from determined.pytorch._checkpoint_read import opened, read_state
 from determined.pytorch._code import CodeCopy
 from determined.pytorch._gradients import average_waiting
 from determined.pytorch._plain import from_plain, to_plain
@@ -44,8 +44,6 @@ from determined.pytorch._stream import TrainingStream
 logger = logging.getLogger("determined.pytorch")
 
 FORMAT_VERSION = 1
-SEARCHER_METRIC = "searcher_metric"
-"""The key of the metadata under which the validation metric that a checkpoint was saved with is found."""
 _PER_RANK = ("gradients", "reducers", "data", "rng_states")
 _WITH_CODE = ("optimizers_state_dict", "lr_schedulers_state_dict")
 
@@ -307,7 +305,7 @@ class Checkpointer:
             InvalidCheckpointException: It does not fit this trial, or it holds something that is not read.
         """
         loaded, failed = Loaded(continues=False), None
-        with _opened(self._core, source) as path:
+        with opened(self._core, source) as path:
             try:
                 loaded = self._load(path, source)
             except Exception as problem:  # noqa: BLE001 - raised below, once no rank reads any more
@@ -456,155 +454,3 @@ def _lenient(value: Any, name: str) -> Any:
 def _own_places(core_context: core.Context) -> list[Path]:
     places = [Path(core_context.checkpoint.location), data_directory()]
     return [place for place in places if place.is_absolute()]
-
-
-# Reading, with or without a trial that is being trained.
-
-
-def read_state(directory: Path, **load_kwargs: Any) -> dict[str, Any]:
-    """What the state file of a checkpoint's directory holds, on the CPU. Only tensors and plain values are read.
-
-    Args:
-        directory: The directory.
-        **load_kwargs: More for `torch.load`.
-
-    Raises:
-        InvalidCheckpointException: There is no state file, or it wants more than that.
-        CheckpointDamaged: It is not whole.
-    """
-    path = _checkpoint_compat.find_state_file(directory)
-    options = {"map_location": "cpu", "weights_only": True, **load_kwargs}
-    try:
-        state = torch.load(path, **options)
-    except pickle.UnpicklingError:
-        state = _checkpoint_compat.read_old(path, options)
-    except Exception as broken:
-        raise errors.CheckpointDamaged(
-            f"{path} cannot be read: {type(broken).__name__}: {str(broken)[:300]}. Use another checkpoint."
-        ) from broken
-    if not isinstance(state, dict):
-        raise errors.InvalidCheckpointException(
-            f"{path} holds a {type(state).__name__}, and the state of a trial is a dict: this is some other file."
-        )
-    return state
-
-
-@contextlib.contextmanager
-def _opened(core_context: core.Context, source: str) -> Iterator[Path]:
-    """The directory of a checkpoint, by its id or its path. Collective."""
-    storage_id = core_context.distributed.run_on_chief(lambda: _storage_id(core_context, source))
-    if storage_id is None:
-        yield Path(source)
-        return
-    with core_context.checkpoint.restore_path(storage_id) as path:
-        yield path
-
-
-def _storage_id(core_context: core.Context, source: str) -> str | None:
-    """The id, or None for a directory elsewhere. One that lies in the storage is verified like any other there."""
-    if not _is_directory(source):
-        return source
-    path, storage = Path(source).resolve(), Path(core_context.checkpoint.location)
-    is_stored = path.parent == storage.resolve() and path.name in core_context.checkpoint.list()
-    return path.name if is_stored else None
-
-
-def _is_directory(source: str) -> bool:
-    """Whether it is the path of a checkpoint. A bare name may be an id, and then it has to look like a checkpoint."""
-    path = Path(source)
-    if not path.is_dir():
-        return False
-    return len(path.parts) > 1 or any((path / name).is_file() for name in _checkpoint_compat.STATE_FILES)
-
-
-def saved_batches(core_context: core.Context, source: str, trial_id: int) -> int:
-    """How many batches a checkpoint of this trial has seen; 0 for one of another trial. Cheap. Collective."""
-
-    def read() -> int:
-        with _small_files(core_context, source) as path:
-            counters = _checkpoint_compat.saved_counters(path, sys.maxsize)
-        if counters is None or (counters.get("trial_id") or 0) != trial_id:
-            return 0
-        return int(counters["batches_trained"])
-
-    return core_context.distributed.run_on_chief(read)
-
-
-@contextlib.contextmanager
-def _small_files(core_context: core.Context, source: str) -> Iterator[Path]:
-    """The directory of a checkpoint, or one with its counters only: nobody waits for gigabytes. For one rank alone."""
-    if _is_directory(source):
-        yield Path(source)
-        return
-    with tempfile.TemporaryDirectory(prefix="determined-") as directory:
-        core_context.checkpoint.download(
-            source,
-            directory,
-            core.DownloadMode.NoSharedDownload,
-            selector=lambda path: path in _checkpoint_compat.COUNTER_FILES,
-        )
-        yield Path(directory)
-
-
-def saved_seed(core_context: core.Context, source: str) -> int | None:
-    """The trial seed that a checkpoint was trained with; None if it does not say. Collective."""
-    seed = _saved_metadata(core_context, source).get("trial_seed")
-    return seed if isinstance(seed, int) else None
-
-
-def saved_best(core_context: core.Context, source: str) -> float | None:
-    """The best value of the searcher metric when a checkpoint was saved; None if it does not say. Collective."""
-    best = _saved_metadata(core_context, source).get("best_validation")
-    return float(best) if isinstance(best, (int, float)) else None
-
-
-def _saved_metadata(core_context: core.Context, source: str) -> dict[str, Any]:
-    """What `metadata.json` says; empty if there is none. Collective."""
-
-    def read() -> dict[str, Any]:
-        if not _is_directory(source):
-            return core_context.checkpoint.get_metadata(source)
-        try:
-            return dict(json.loads(Path(source, "metadata.json").read_bytes()))
-        except (OSError, ValueError):
-            return {}
-
-    return core_context.distributed.run_on_chief(read)
-
-
-def find_checkpoint(
-    core_context: core.Context,
-    which: Literal["latest", "best"],
-    trial_class_name: str,
-    smaller_is_better: bool = True,
-    trial_id: int = 0,
-) -> str | None:
-    """The id of the newest or best checkpoint of a trial class in this storage; None if there is none. Collective.
-
-    Args:
-        core_context: Whose storage to look in.
-        which: "latest" by the time it was saved, or "best" by the searcher metric it was saved with.
-        trial_class_name: The class, as `module:Name` or by its name alone.
-        smaller_is_better: The direction of the metric.
-        trial_id: The number of the trial whose checkpoints they are; 0 for plain runs.
-    """
-
-    def find() -> str | None:
-        found: list[tuple[Any, str, str]] = []
-        for storage_id in core_context.checkpoint.list():
-            try:
-                metadata = core_context.checkpoint.get_metadata(storage_id)
-            except errors.DeterminedError as problem:
-                logger.warning("Checkpoint %s is passed over: %s", storage_id, problem)
-                continue
-            spec, value = str(metadata.get("trial_class", "")), metadata.get(SEARCHER_METRIC)
-            if trial_class_name not in (spec, spec.rpartition(":")[2]) or metadata.get("trial_id", 0) != trial_id:
-                continue
-            saved_at = str(metadata.get("saved_at", ""))
-            if which == "latest":
-                found.append((0, saved_at, storage_id))
-            elif isinstance(value, (int, float)) and value == value:
-                found.append((-value if smaller_is_better else value, saved_at, storage_id))
-        return max(found)[2] if found else None
-
-    return core_context.distributed.run_on_chief(find)

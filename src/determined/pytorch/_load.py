@@ -16,8 +16,8 @@ from typing import Any
 from determined import errors
 from determined._import_path import import_from_path
 from determined.core._context import _dummy_init
-from determined.pytorch._checkpoint import read_state
 from determined.pytorch._checkpoint_compat import modernise
+from determined.pytorch._checkpoint_read import read_state
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._state import CheckpointMismatch, Models
 

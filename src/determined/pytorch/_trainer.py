@@ -14,7 +14,8 @@ from determined.core._searcher import _parse_searcher_max_length, _parse_searche
 from determined.pytorch import _loop, _policy
 from determined.pytorch._bar import make_bar
 from determined.pytorch._callback import Callbacks
-from determined.pytorch._checkpoint import Checkpointer, find_checkpoint, saved_batches, saved_best, saved_seed
+from determined.pytorch._checkpoint import Checkpointer
+from determined.pytorch._checkpoint_read import find_checkpoint, saved_batches, saved_best, saved_seed
 from determined.pytorch._fit import Fit, Policy
 from determined.pytorch._metrics import TrainingWindow
 from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_units

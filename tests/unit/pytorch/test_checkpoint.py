@@ -20,7 +20,7 @@ from torch import nn
 from determined import errors
 from determined.core import DistributedContext
 from determined.pytorch import PyTorchCallback
-from determined.pytorch._checkpoint import find_checkpoint, saved_batches, saved_seed
+from determined.pytorch._checkpoint_read import find_checkpoint, saved_batches, saved_seed
 from determined.pytorch._code import CodeCopy
 from tests.ranks import run_threads, try_threads
 from tests.unit.pytorch.checkpoints import make_run
