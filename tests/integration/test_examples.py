@@ -163,3 +163,10 @@ def test_a_readme_fits_a_glance_and_names_commands_that_are_there(path: Path) ->
     scripts = re.findall(r"^    python (\S+)", text, re.MULTILINE)
     assert scripts
     assert all((EXAMPLES.parent / script).is_file() for script in scripts)
+
+
+def test_the_smallest_trial_finds_the_line_and_goes_on_where_it_was(home: Path) -> None:
+    """The first thing a reader copies works, and run again it has nothing left to do."""
+    assert run(home, example("smallest")) == "y = 3.00 x + 1.00\n"
+    assert run(home, example("smallest")) == "y = 3.00 x + 1.00\n"
+    assert [batches(checkpoint) for checkpoint in checkpoints(home)] == [20 * 64]
