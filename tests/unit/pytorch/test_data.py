@@ -94,7 +94,7 @@ def test_a_batch_sampler_alone_is_enough() -> None:
         {"sampler": SequentialSampler(TEN)},
         {"drop_last": True},
     ],
-    ids=str,
+    ids=lambda options: next(iter(options)),
 )
 def test_a_batch_sampler_excludes_the_rest(options: dict[str, Any]) -> None:
     """D-05 (T97)."""
