@@ -48,9 +48,11 @@ class RichBar:
 
         class Live(Display):
             def get_renderables(self) -> Any:
-                bar._look()
+                if bar._is_ready:
+                    bar._look()
                 yield from super().get_renderables()
 
+        self._is_ready = False
         self._progress = progress
         self._texts = {"training": "", "validation": ""}
         total = _total(plan, epoch_length)
@@ -66,6 +68,7 @@ class RichBar:
             transient=False,
         )
         self._task = self._display.add_task("epoch 0", total=total, completed=progress.batches_trained, metrics="")
+        self._is_ready = True
         self._display.start()
 
     def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:

@@ -11,6 +11,7 @@ import io
 import json
 import logging
 import pickle
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -243,7 +244,7 @@ class Checkpointer:
         return {key: _encoded(key, value) for key, value in checkpoint.items()}
 
     def _write(self, path: Path, state: dict[str, Any], trial_state: dict[str, int]) -> None:
-        torch.save(state, path / "state_dict.pth")
+        _save_state(state, path / "state_dict.pth")
         (path / "trial_state.pkl").write_bytes(pickle.dumps(trial_state, protocol=2))
         (path / "load_data.json").write_text(json.dumps(self._load_data(), indent=2))
 
@@ -401,6 +402,17 @@ def _packed(state: dict[str, Any]) -> bytes:
 def _unpacked(packed: bytes) -> dict[str, Any]:
     state: dict[str, Any] = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
     return state
+
+
+def _save_state(state: dict[str, Any], path: Path) -> None:
+    try:
+        torch.save(state, path)
+    except RuntimeError as failed:
+        if "inline_container" not in str(failed):
+            raise
+        # torch's writer says that it could not write, but not why.
+        free = shutil.disk_usage(path.parent).free // 2**20
+        raise OSError(f"{path.name} could not be written to {path.parent}, which has {free} MiB left.") from failed
 
 
 def class_spec(cls: type) -> str:
