@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import pty
+import re
 import resource
 import select
 import signal
@@ -222,8 +224,11 @@ def test_exit_codes() -> None:
 
 def test_in_a_terminal() -> None:
     """Issue 4: a person sees a bar with batches, rate and metrics; into a file there are lines instead."""
-    seen = in_terminal(max_length=40, quiet=True, seconds_per_batch=0.02)
+    seen = in_terminal(max_length=40, quiet=True, seconds_per_batch=0.02, logs=True)
     assert "40/40" in seen
+    lines = [line for line in re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)) if "metrics at" in line]
+    assert lines
+    assert all(line.startswith("INFO:") for line in lines)  # above the bar, not behind it
     assert "loss" in seen
     assert "epoch 10" in seen
     with training(max_length=4, quiet=True) as process:
@@ -278,6 +283,8 @@ class Breaking(torch.utils.data.Dataset[torch.Tensor]):
 def main() -> None:
     options = json.loads(sys.argv[1])
     quiet = options.get("quiet", False)
+    if options.get("logs"):
+        logging.basicConfig(level=logging.INFO)
 
     def say(text: str) -> None:
         if not quiet:

@@ -69,7 +69,9 @@ class RichBar:
         )
         self._task = self._display.add_task("epoch 0", total=total, completed=progress.batches_trained, metrics="")
         self._is_ready = True
+        streams = {sys.stderr, sys.stdout}
         self._display.start()
+        self._moved = _move_log_lines(streams)
 
     def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
         from rich.markup import escape
@@ -81,6 +83,8 @@ class RichBar:
     def close(self) -> None:
         self._look()
         self._display.stop()
+        for handler, stream in self._moved:
+            handler.setStream(stream)
 
     def _look(self) -> None:
         self._display.update(
@@ -89,6 +93,15 @@ class RichBar:
             description=f"epoch {self._progress.epochs_trained}",
             metrics="  ".join(text for text in self._texts.values() if text),
         )
+
+
+def _move_log_lines(screen: set[Any]) -> list[tuple[logging.StreamHandler[Any], Any]]:
+    """Have log lines that go to the screen appear above the bar; returns which handlers had which stream."""
+    handlers = [*logging.getLogger().handlers, *logging.getLogger("determined").handlers]
+    moved = [(h, h.stream) for h in handlers if isinstance(h, logging.StreamHandler) and h.stream in screen]
+    for handler, _ in moved:
+        handler.setStream(sys.stderr)  # by now the display's own, which knows where the bar is
+    return moved
 
 
 def make_bar(plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool) -> RichBar | NoBar:

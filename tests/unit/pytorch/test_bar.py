@@ -1,0 +1,82 @@
+"""The progress bar: for people only, and never in the way of training."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import numpy as np
+import pytest
+import rich.console
+import rich.progress
+
+from determined.pytorch import Batch, Epoch
+from determined.pytorch._bar import NoBar, RichBar, make_bar
+from determined.pytorch._plan import FitPlan
+from determined.pytorch._state import Progress
+
+
+def bar(length: Batch | Epoch | None = None, epoch_length: int = 4, is_chief: bool = True) -> RichBar | NoBar:
+    return make_bar(FitPlan(length or Batch(8)), Progress(2, 0), epoch_length, is_chief)
+
+
+def test_without_a_terminal_there_is_none() -> None:
+    """Issue 4: plain log lines instead."""
+    assert isinstance(bar(), NoBar)
+
+
+def test_a_person_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DET_PROGRESS: on, off; on other ranks never."""
+    monkeypatch.setenv("DET_PROGRESS", "on")
+    shown = bar()
+    shown.close()
+    assert isinstance(shown, RichBar)
+    assert isinstance(bar(is_chief=False), NoBar)
+    monkeypatch.setenv("DET_PROGRESS", "off")
+    assert isinstance(bar(), NoBar)
+
+
+def test_what_it_shows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Batches of how many, the epoch, numbers of any kind, names with brackets."""
+    monkeypatch.setenv("DET_PROGRESS", "on")
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = bar(Epoch(3))
+    shown.show({"batches": 2, "[bold]loss": np.float32(0.25), "text": "no"})
+    shown.show({"accuracy": 0.5}, validation=True)
+    shown.close()
+    text = capsys.readouterr().err
+    assert "2/12" in text
+    assert "[bold]loss 0.25  val accuracy 0.5" in text
+    assert "text" not in text
+
+
+def test_an_epoch_of_unknown_length(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """T27: a stream without end has no total."""
+    monkeypatch.setenv("DET_PROGRESS", "on")
+    bar(Epoch(3), epoch_length=sys.maxsize).close()
+    assert "epoch 0" in capsys.readouterr().err
+
+
+def test_another_display_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A screen that refuses costs the bar, not the training."""
+    monkeypatch.setenv("DET_PROGRESS", "on")
+
+    def refuse(self: object) -> None:
+        raise rich.errors.LiveError("Only one live display may be active at once")
+
+    monkeypatch.setattr(rich.progress.Progress, "start", refuse)
+    assert isinstance(bar(), NoBar)
+
+
+def test_handlers_get_their_streams_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log lines go above the bar while it is there, and where they went before afterwards."""
+    monkeypatch.setenv("DET_PROGRESS", "on")
+    handler = logging.StreamHandler(sys.stderr)
+    logging.getLogger().addHandler(handler)
+    try:
+        before = handler.stream
+        shown = bar()
+        shown.close()
+        assert handler.stream is before
+    finally:
+        logging.getLogger().removeHandler(handler)
