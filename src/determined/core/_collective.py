@@ -83,6 +83,10 @@ class Channel:
                 outcome = self._await_outcome(call)
             return load(_value(outcome), call, self.chief.rank)
 
+    def absent(self, patience: float) -> list[str]:
+        """Who has left or ended, in words."""
+        return self._one.absent(patience)
+
     # The chief's part.
 
     def _send(self, call: Call, stuff: Any) -> None:

@@ -352,6 +352,10 @@ class DistributedContext:
         if failures:
             raise CollectiveError(f"{'; '.join(failures)}. See the output of that rank.")
 
+    def _absent(self, patience: float) -> list[str]:
+        """Which ranks have left or ended, in words; waits up to `patience` seconds for the first of them."""
+        return [] if self._channel is None else self._channel.absent(patience)
+
     def close(self) -> None:
         """Leave the job. Ranks that wait for this one are told; calling it twice is harmless.
 

@@ -161,6 +161,28 @@ class Participant:
                 return CollectiveError(mismatch(member.rank, other, self.me.rank, call))
         return self._late(missing, call) if waited > self._timeout else None
 
+    def absent(self, patience: float) -> list[str]:
+        """Who has left or ended, in words, for a rank whose own connection to another has broken.
+
+        Connections end a moment before the process does, so wait up to `patience` for the first.
+        """
+        deadline = time.monotonic() + patience
+        while not (found := [text for member in self.session.members if (text := self._absence(member))]):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        return found
+
+    def _absence(self, member: Member) -> str | None:
+        if member.rank == self.me.rank:
+            return None
+        if member.is_gone(self.me):
+            return f"{member} is gone: its process has ended"
+        with contextlib.suppress(CollectiveError):
+            if not self._host_is_gone() and self.connection.has(self.session.path("left", member.rank)):
+                return f"rank {member.rank} has closed its context"
+        return None
+
     def _crossed(self, member: Member, call: Call) -> Call | None:
         """The call in another scope in which `member` waits for us, while we wait for it."""
         for scope, rank in slots(member):

@@ -30,6 +30,23 @@ class DistributedModel(DistributedDataParallel):
                 raise
             return getattr(super().__getattr__("module"), name)
 
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """DDP's; but without gradients no rank needs another, so that one may look at more batches than the rest."""
+        if torch.is_grad_enabled():
+            return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
+        shares, self.require_forward_param_sync = self.require_forward_param_sync, False
+        try:
+            return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
+        finally:
+            self.require_forward_param_sync = shares
+
+    def share_buffers(self) -> None:
+        """Give every rank the chief's buffers, as the next forward pass with gradients would. Collective."""
+        if self.broadcast_buffers:
+            for name, buffer in self.module.named_buffers():
+                if name not in self.parameters_to_ignore:
+                    torch.distributed.broadcast(buffer.detach(), src=0, group=self.process_group)
+
 
 def distribute(model: nn.Module, device: torch.device, **ddp_options: Any) -> nn.Module:
     """The model, kept equal on all ranks: in DDP, or merely made equal now if it has nothing to train. Collective."""

@@ -17,6 +17,7 @@ from determined import core
 from determined._info import ClusterInfo, get_cluster_info
 from determined.core._context import _init_trial, _slots
 from determined.pytorch._context import PyTorchTrialContext
+from determined.pytorch._process_group import named_ranks, process_group
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -66,7 +67,9 @@ def init(
     trial = info.trial if info is not None and info.task_type == "TRIAL" else None
     config = _config(info, exp_conf)
     with contextlib.ExitStack() as stack:
-        ranks = _find_ranks(stack, distributed, info)
+        ranks = _find_ranks(distributed, info)
+        stack.callback(ranks.close)
+        stack.enter_context(process_group(ranks))
         trial_seed = _choose_seed(seed, trial.trial_seed if trial else None, config or {}, ranks)
         services = stack.enter_context(_init_trial(distributed=ranks, config=config or {}, info=info))
         context = PyTorchTrialContext(
@@ -83,7 +86,8 @@ def init(
             enable_tensorboard_logging,
         )
         stack.callback(context.close)
-        yield context
+        with named_ranks(ranks):  # while ranks can still be asked who has left
+            yield context
 
 
 def _config(info: ClusterInfo | None, exp_conf: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -94,26 +98,19 @@ def _config(info: ClusterInfo | None, exp_conf: dict[str, Any] | None) -> dict[s
     return info.trial._config
 
 
-def _find_ranks(
-    stack: contextlib.ExitStack, given: core.DistributedContext | None, info: ClusterInfo | None
-) -> core.DistributedContext:
+def _find_ranks(given: core.DistributedContext | None, info: ClusterInfo | None) -> core.DistributedContext:
     """Who trains together: what the caller says, else what torchrun said, else this process alone."""
     if _is_on("USE_HOROVOD"):
         raise RuntimeError("USE_HOROVOD is set, and Horovod is not supported. Start the script with torchrun instead.")
-    is_launched = "RANK" in os.environ or "WORLD_SIZE" in os.environ
-    if given is None and not is_launched and (slots := _slots(info)) > 1:
+    if given is not None:
+        return given
+    if "RANK" in os.environ or "WORLD_SIZE" in os.environ:
+        return core.DistributedContext.from_torch_distributed()
+    if (slots := _slots(info)) > 1:
         raise ValueError(
             f"This trial has {slots} slots and nothing started one process for each. Use the launcher: "
             "python3 -m determined.launch.torch_distributed python3 train.py"
         )
-    world = given.size if given is not None else int(os.environ.get("WORLD_SIZE", "1"))
-    if world > 1 and not torch.distributed.is_initialized():
-        torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-        stack.callback(torch.distributed.destroy_process_group)
-    if given is not None:
-        return given
-    if is_launched:
-        return core.DistributedContext.from_torch_distributed()
     if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
         raise RuntimeError(
             f"A process group of {torch.distributed.get_world_size()} is initialised, but RANK and WORLD_SIZE are not "

@@ -12,6 +12,7 @@ import torch
 from determined import errors
 from determined.pytorch import _rng
 from determined.pytorch._callback import Callbacks
+from determined.pytorch._gradients import DistributedModel
 from determined.pytorch._metrics import ValidationPass, ValidationResult, reduce_full_dataset
 from determined.pytorch._stream import validation_loader
 from determined.pytorch._trial import PyTorchTrial, is_overridden
@@ -55,6 +56,7 @@ class Validation:
             stack.enter_context(torch.no_grad())
             stack.callback(self._set_mode, True)
             context.reset_reducers()
+            self._share_buffers()
             self._set_mode(False)
             self._callbacks.run("on_validation_start")
             result = self._on_the_chief() if self._is_full else self._on_every_rank()
@@ -89,6 +91,12 @@ class Validation:
             return self._trial.get_batch_length(batch)
         except (TypeError, ValueError):
             return None  # a batch of a type of the user's own: only throughput wants to know
+
+    def _share_buffers(self) -> None:
+        """Judge the model that would be saved. While they evaluate, ranks do not talk: their shares may differ."""
+        for model in self._context.models:
+            if isinstance(model, DistributedModel):
+                model.share_buffers()
 
     def _set_mode(self, is_training: bool) -> None:
         for model in self._context.models:

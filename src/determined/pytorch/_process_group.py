@@ -1,0 +1,112 @@
+"""The process group in which ranks exchange gradients: joined once all ranks are there, and left without a riddle."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from determined import core, errors
+from determined.core._distributed import _timeout
+
+ABSENCE_SECONDS = 3.0
+# How torch's backends say that another rank is no longer there; their errors have no type of their own.
+_BROKEN = ("gloo", "nccl", "connection closed", "connection reset", "connection refused", "broken pipe", "socket")
+_LATE = ("timed out", "timeout")
+
+
+@contextlib.contextmanager
+def process_group(ranks: core.DistributedContext) -> Iterator[None]:
+    """Inside, these ranks have a process group: the one the script has made, or one for the length of the block."""
+    if ranks.size == 1:
+        yield
+        return
+    is_ours = not dist.is_initialized()
+    if not is_ours:
+        _check(ranks)
+    try:
+        if is_ours:
+            with named_ranks(ranks):
+                _join(ranks)
+        yield
+    finally:
+        if is_ours and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def named_ranks(ranks: core.DistributedContext) -> Iterator[None]:
+    """An error of torch that says no more than "connection closed" says whose it was."""
+    try:
+        yield
+    except RuntimeError as failed:
+        text = str(failed).lower()
+        is_late = any(word in text for word in _LATE)
+        is_theirs = is_late or isinstance(failed, dist.DistError) or any(word in text for word in _BROKEN)
+        if isinstance(failed, errors.DeterminedError) or not is_theirs:
+            raise
+        absent = ranks._absent(ABSENCE_SECONDS)
+        if absent:
+            raise errors.CollectiveError(
+                f"{'; '.join(absent)}. Rank {ranks.rank} was exchanging tensors with it. See its own output for the "
+                "reason."
+            ) from failed
+        if is_late:
+            raise errors.CollectiveTimeout(
+                f"Rank {ranks.rank} was exchanging tensors, and another rank did not come to it within "
+                f"{_timeout():g} s, though all {ranks.size} still run. Every rank has to train the same batches "
+                "through the same models; if one needs longer, raise DET_COLLECTIVE_TIMEOUT, in seconds."
+            ) from failed
+        raise
+
+
+def _check(ranks: core.DistributedContext) -> None:
+    """Whether the script's own process group is that of these ranks."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if (rank, size) != (ranks.rank, ranks.size):
+        raise RuntimeError(
+            f"In the process group that the script has initialised this is rank {rank} of {size}, but to the launcher "
+            f"or to init(distributed=...) it is rank {ranks.rank} of {ranks.size}. Leave init_process_group() out, or "
+            "pass the same numbers to both."
+        )
+
+
+def _join(ranks: core.DistributedContext) -> None:
+    """Make the process group. All ranks are known to be there, so this does not wait for one that never comes."""
+    timeout = timedelta(seconds=_timeout())
+    # Each group has a name of its own: a second init() must not find what the first has left in the launcher's store.
+    name = ranks.broadcast(uuid.uuid4().hex)
+    if "MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ:
+        url = f"env://?rank={ranks.rank}&world_size={ranks.size}"
+        store, _, _ = next(iter(dist.rendezvous(url, timeout=timeout)))  # type: ignore[attr-defined]  # public, as are those below
+    else:
+        store = _own_store(ranks, timeout)
+    dist.init_process_group(
+        "nccl" if torch.cuda.is_available() else "gloo",
+        store=dist.PrefixStore(f"determined/{name}", store),  # type: ignore[attr-defined]
+        rank=ranks.rank,
+        world_size=ranks.size,
+        timeout=timeout,
+    )
+
+
+def _own_store(ranks: core.DistributedContext, timeout: timedelta) -> Any:
+    """A store that the chief hosts at a free port, for ranks that no launcher has told where to meet."""
+    store: Any = None
+    place: tuple[str, int] | None = None
+    if ranks.rank == 0:
+        on_one_machine = ranks.local_size == ranks.size
+        host = "127.0.0.1" if on_one_machine else os.environ.get("DET_CHIEF_IP") or socket.gethostname()
+        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=timeout)  # type: ignore[attr-defined]
+        place = (host, store.port)
+    host, port = ranks.broadcast(place)
+    if store is None:
+        store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)  # type: ignore[attr-defined]
+    return store
