@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +61,7 @@ def batches(checkpoint: Path) -> int:
 
 @pytest.mark.slow
 def test_digits_learns_goes_on_and_loads(home: Path) -> None:
-    """It learns within three epochs, and goes on from the latest checkpoint and from a directory."""
+    """It learns within three epochs, goes on from a directory, and loads without a trainer."""
     out = run(home, example("digits"), "--epochs", "3")
     found = re.search(r"accuracy ([\d.]+)%.*\ncheckpoint (\S+)", out)
     assert found, out
@@ -68,10 +69,8 @@ def test_digits_learns_goes_on_and_loads(home: Path) -> None:
     assert batches(checkpoints(home)[-1]) == 135
     assert checkpoints(home)[-1].name == found[2]
 
-    run(home, example("digits"), "--epochs", "4", "--latest-checkpoint", "latest")
+    run(home, example("digits"), "--epochs", "4", "--latest-checkpoint", str(checkpoints(home)[-1]))
     assert batches(checkpoints(home)[-1]) == 180
-    run(home, example("digits"), "--epochs", "5", "--latest-checkpoint", str(checkpoints(home)[-1]))
-    assert batches(checkpoints(home)[-1]) == 225
 
     loading = (
         "import sys, torch\nfrom determined import pytorch\n"
@@ -102,9 +101,6 @@ def test_gan_learns_where_the_spots_are(home: Path) -> None:
     assert not set(middle) & set("+*#%@"), out
     saved = state(checkpoints(home)[-1])
     assert len(saved["models_state_dict"]) == len(saved["optimizers_state_dict"]) == 2
-
-    run(home, example("gan"), "--epochs", "41", "--latest-checkpoint", "latest")
-    assert batches(checkpoints(home)[-1]) == 820
 
 
 @pytest.mark.slow
@@ -170,3 +166,18 @@ def test_the_smallest_trial_finds_the_line_and_goes_on_where_it_was(home: Path) 
     assert run(home, example("smallest")) == "y = 3.00 x + 1.00\n"
     assert run(home, example("smallest")) == "y = 3.00 x + 1.00\n"
     assert [batches(checkpoint) for checkpoint in checkpoints(home)] == [20 * 64]
+
+
+def test_the_docs_show_the_examples_code(tmp_path: Path) -> None:
+    """`make docs` finds nothing wrong here, and notices dead links, missing headings and code that has changed."""
+    checker = runpy.run_path(str(EXAMPLES.parent / "tools" / "check_docs.py"))
+    root = checker["ROOT"]
+    assert [problem for page in checker["pages"](root) for problem in checker["problems"](page)] == []
+
+    (tmp_path / "train.py").write_text("def f():\n    a = 1\n    b = 2\n    c = 3\n")
+    page = tmp_path / "page.md"
+    page.write_text("# Here\n[x](gone.md) [y](page.md#there) [z](page.md#here) [w](https://example.org)\n")
+    assert len(list(checker["problems"](page, tmp_path))) == 2
+    for code, is_same in {"a = 1\nb = 2\n": True, "a = 1\n...\nc = 3\n": True, "a = 1\nc = 3\n": False}.items():
+        page.write_text(f"<!-- from train.py -->\n```python\n{code}```\n")
+        assert (not list(checker["problems"](page, tmp_path))) is is_same
