@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from determined import core, errors, pytorch
-from determined.pytorch import Batch, Epoch, ShouldExit
+from determined.pytorch import Batch, Epoch, ShouldExit, _loop
+from tests.ranks import run_threads
 from tests.trials import OneWeightTrial, Recorder, Run, managed, stored_state, train
 
 
@@ -191,10 +194,8 @@ class TestData:
             train(run=run, trial={"records": 0}, hooks={})
         assert run.hooks() == ["on_trial_startup", "on_trial_shutdown"]
 
-    def test_a_batch_reaches_three_calls_below_fit(self) -> None:
+    def test_a_batch_is_a_few_calls_below_fit(self) -> None:
         """Style 2: fit() -> run -> train -> train_window -> train_batch; a traceback stays short."""
-        import traceback
-
         depths: list[list[str]] = []
         train(trial={"does": lambda _: depths.append([f.name for f in traceback.extract_stack()])}, max_length=Batch(1))
         names = depths[0]
@@ -389,6 +390,31 @@ class TestWaysOut:
                 raise ShouldExit
 
         assert train(hooks={"on_checkpoint_save_start": leave}, checkpoint_period=Batch(2)).at("checkpoint") == [2]
+
+    def test_a_hook_that_leaves_while_leaving(self) -> None:
+        """4.8: ShouldExit in a batch, and again from the hook that sees the open window: saved all the same."""
+        run = train(trial={"does": _raises(2, ShouldExit())}, hooks={"on_training_workload_end": ShouldExit(True)})
+        assert run.at("checkpoint") == [2]
+
+    def test_a_hook_that_leaves_when_the_last_checkpoint_is_stored(self) -> None:
+        """4.8: so it is when the exit checkpoint is written in the background."""
+        run = train(
+            trial={"does": _raises(2, ShouldExit())},
+            hooks={"on_checkpoint_upload_end": ShouldExit()},
+            checkpoint_async=True,
+        )
+        assert run.at("checkpoint") == [2]
+
+    def test_a_stop_of_one_rank_is_everybodys(self) -> None:
+        """W19: any rank may ask; all learn of it at the same stop."""
+
+        def body(distributed: core.DistributedContext) -> bool:
+            wants = SimpleNamespace(distributed=distributed, get_stop_requested=lambda: distributed.rank == 1)
+            preempt = SimpleNamespace(should_preempt=lambda: False)
+            fit: Any = SimpleNamespace(context=wants, core=SimpleNamespace(preempt=preempt))
+            return _loop.stop_requested(fit)
+
+        assert run_threads(2, body) == [True, True]
 
     def test_counters_of_an_exit_at_an_epochs_end_agree(self, home: Path) -> None:
         """2.4: ShouldExit in on_training_epoch_end saves 4 batches and 1 epoch; a resume begins epoch 1."""
