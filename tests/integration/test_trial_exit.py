@@ -79,7 +79,11 @@ def training(**options: Any) -> Iterator[Training]:
     """A process that trains with these `main` options."""
     process = subprocess.Popen(
         [sys.executable, __file__, json.dumps(options)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONUNBUFFERED": "1",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -242,7 +246,12 @@ def in_terminal(**options: Any) -> str:
     chief, terminal = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, __file__, json.dumps(options)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "TERM": "xterm",
+            "COLUMNS": "120",
+        },
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,

@@ -182,7 +182,12 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
 
 
 def start(folder: Path, *job: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DET_HOME": str(folder / "home"), "DET_TRACKING": "off"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "DET_HOME": str(folder / "home"),
+        "DET_TRACKING": "off",
+    }
     environment |= {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, __file__, str(folder), *job],

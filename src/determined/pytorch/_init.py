@@ -75,7 +75,7 @@ def init(
         context = PyTorchTrialContext(
             services,
             trial_seed,
-            hparams if hparams is not None or trial is None else trial.hparams,
+            hparams,
             ranks.size,
             torch.cuda.device_count(),
             config,

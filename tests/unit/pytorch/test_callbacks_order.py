@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from determined.pytorch import Batch, Epoch, PyTorchCallback
-from tests.trials import Recorder, Run, train
+from tests.trials import OneWeightTrial, Recorder, Run, train
 
 
 @pytest.fixture(autouse=True)
@@ -121,8 +123,37 @@ def test_what_hooks_are_given() -> None:
 
 
 def test_callbacks_are_built_for_each_fit() -> None:
-    """2.8, T93: build_callbacks runs once per fit; on one rank every hook runs, those of the chief included."""
+    """2.8: build_callbacks runs once per fit; on one rank every hook runs, those of the chief included."""
     run = train(max_length=Batch(1), hooks={})
     assert {"state_dict", "on_checkpoint_save_start", "on_checkpoint_write_end", "on_checkpoint_upload_end"} <= set(
         run.hooks()
     )
+
+
+@pytest.mark.parametrize("problem", [None, ValueError("mine")])
+def test_data_is_let_go_of_before_the_end(problem: Exception | None) -> None:
+    """5.3: the training iterator is disposed of before shutdown hooks run, after an error too."""
+    run = Run([])
+
+    class Loader:
+        def __len__(self) -> int:
+            return 3
+
+        def __iter__(self) -> Any:
+            try:
+                yield from torch.ones(3, 2, 1)
+            finally:
+                run.log.append(("let go",))
+
+    class Open(OneWeightTrial):
+        def __init__(self, context: Any, *args: Any, **options: Any) -> None:
+            context.experimental.disable_dataset_reproducibility_checks()
+            super().__init__(context, *args, **options)
+
+    def does(batch_idx: int) -> None:
+        if batch_idx == 1 and problem is not None:
+            raise problem
+
+    with contextlib.suppress(ValueError):
+        train(Open, {"training_loader": Loader, "does": does}, run=run, hooks={}, max_length=Batch(2))
+    assert run.log.index(("let go",)) < run.log.index(("hook", "on_trial_shutdown"))
