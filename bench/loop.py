@@ -9,6 +9,8 @@ moved to a background thread counts too. Runs alternate, and the median of the p
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import logging
 import os
 import statistics
@@ -69,11 +71,26 @@ def by_hand(batches: int, metrics: int) -> None:
                 break
 
 
+def validate_by_hand(batches: int) -> None:
+    """Three metrics of every batch, averaged at the end."""
+    model = make_model().eval()
+    sums: list[torch.Tensor] | None = None
+    with torch.no_grad():
+        for features, targets in itertools.islice(itertools.cycle(BATCHES), batches):
+            outputs = model(features)
+            loss = nn.functional.cross_entropy(outputs, targets)
+            accuracy = (outputs.argmax(1) == targets).float().mean()
+            found = [loss, accuracy, 1 - accuracy]
+            sums = found if sums is None else [total + value for total, value in zip(sums, found, strict=True)]
+    _ = [(total / batches).item() for total in sums or []]
+
+
 class Trial(pytorch.PyTorchTrial):
-    def __init__(self, context: pytorch.PyTorchTrialContext, metrics: int) -> None:
+    def __init__(self, context: pytorch.PyTorchTrialContext, metrics: int, validation_batches: int = 1) -> None:
         self.context = context
         self.model = context.wrap_model(make_model())
         self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.01))
+        self.validation_batches = validation_batches
         self.names = [f"m{i}" for i in range(metrics - 1)]
         context.experimental.disable_dataset_reproducibility_checks()  # the data is a list of ready batches
 
@@ -81,7 +98,7 @@ class Trial(pytorch.PyTorchTrial):
         return BATCHES
 
     def build_validation_data_loader(self) -> Any:
-        return BATCHES[:1]
+        return list(itertools.islice(itertools.cycle(BATCHES), self.validation_batches))
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         features, targets = batch
@@ -91,7 +108,17 @@ class Trial(pytorch.PyTorchTrial):
         return {"loss": loss, **dict.fromkeys(self.names, loss)} if self.names else {"loss": loss}
 
     def evaluate_batch(self, batch: Any) -> dict[str, Any]:
-        return {"loss": torch.tensor(0.0)}
+        features, targets = batch
+        outputs = self.model(features)
+        accuracy = (outputs.argmax(1) == targets).float().mean()
+        loss = nn.functional.cross_entropy(outputs, targets)
+        return {"loss": loss, "accuracy": accuracy, "error": 1 - accuracy}
+
+
+def validate_by_trainer(batches: int) -> None:
+    with pytorch.init(seed=0) as context:
+        trainer = pytorch.Trainer(Trial(context, 1, batches), context)
+        trainer.fit(max_length=pytorch.Batch(1), checkpoint_policy="none")
 
 
 def by_trainer(batches: int, metrics: int) -> None:
@@ -143,11 +170,9 @@ def main() -> None:
         "per batch", "Trainer.fit", "by hand", "ratio", "range", title="32-32-2 MLP, batch 8, SGD, report every 100"
     )
     for metrics in (1, 10):
-        table.add_row(
-            *compare(
-                f"{metrics} metric(s)", lambda n, m=metrics: by_trainer(n, m), lambda n, m=metrics: by_hand(n, m), args
-            )
-        )
+        ours, hand = functools.partial(by_trainer, metrics=metrics), functools.partial(by_hand, metrics=metrics)
+        table.add_row(*compare(f"training, {metrics} metric(s)", ours, hand, args))
+    table.add_row(*compare("validation, 3 metrics", validate_by_trainer, validate_by_hand, args))
     Console(width=100).print(table)
 
 
