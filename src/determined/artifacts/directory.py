@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 import builtins
+import concurrent.futures
 import contextlib
+import functools
 import os
 import secrets
 import stat
@@ -31,6 +33,9 @@ from determined.artifacts.paths import (
 )
 from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, Storage
 from determined.errors import CheckpointDamaged
+
+AT_A_TIME = 8
+"""How many files are brought to the disk at once, if there are many."""
 
 
 class DirectoryStorage(Storage):
@@ -229,12 +234,13 @@ class DirectoryDraft(Draft):
             self._make_tree()
             # What can be moved goes last: links among the rest may lead to it.
             movable = {path for path in wanted if move and _is_all_ours(Path(source), path)}
-            entries = {path: self._copy(Path(source), path) for path in wanted if path not in movable}
-            return entries | {path: self._move(Path(source), path) for path in wanted if path in movable}
+            directories = [path for path in wanted if path.endswith("/") and path not in movable]
+            entries = {path: self._put_directory(Path(source), path) for path in directories}
+            copied = [path for path in wanted if path not in movable and path not in entries]
+            entries |= _each(functools.partial(self._copy, Path(source)), copied)
+            return entries | _each(functools.partial(self._move, Path(source)), [p for p in wanted if p in movable])
 
     def _copy(self, source: Path, path: str) -> FileEntry:
-        if path.endswith("/"):
-            return self._put_directory(source, path)
         tree.check_regular(source / path)
         incoming = self._incoming()
         return self._place(incoming, path, tree.copy_file(source / path, incoming, sync=True))
@@ -355,6 +361,14 @@ class DirectoryDraft(Draft):
                 "untouched. Free some space, or choose another checkpoint_storage"
             )
             raise OSError(e.errno, message, str(self._storage.root)) from e
+
+
+def _each(work: Callable[[str], FileEntry], paths: Sequence[str]) -> dict[str, FileEntry]:
+    """The entry of every path. Many at a time if there are many: waiting for the disk is most of what files take."""
+    if len(paths) < AT_A_TIME * 2:
+        return {path: work(path) for path in paths}
+    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+        return dict(zip(paths, pool.map(work, paths), strict=True))
 
 
 def _is_all_ours(source: Path, path: str) -> bool:

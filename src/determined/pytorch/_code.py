@@ -30,6 +30,8 @@ ALWAYS_IGNORED = [
     *(".terraform/", "*.tfstate", "*.tfstate.*", ".terraform.lock.hcl"),
     *(".env", "events.out.tfevents.*", "core.[0-9]*"),
 ]
+# Directories that hold one of these are Python environments, or checkpoints with copies of the code themselves.
+NOT_CODE = ("pyvenv.cfg", ".artifacts")
 
 
 @dataclass
@@ -115,7 +117,7 @@ def _walk(root: Path, ignored: IgnoreRules, without: set[Path]) -> Iterator[tupl
             if not is_directory:
                 if entry.is_file():
                     yield name, entry
-            elif _is_inside(entry, root) and not Path(entry.path, "pyvenv.cfg").exists():
+            elif _is_inside(entry, root) and not any(Path(entry.path, mark).exists() for mark in NOT_CODE):
                 waiting.append((entry.path, name + "/"))
 
 

@@ -20,13 +20,14 @@ def fill(root: Path, *names: str) -> Path:
 
 
 def test_code_is_copied_and_clutter_is_not(tmp_path: Path) -> None:
-    """FIX W43, 6.1: caches, version control, editors' and terraform's files, event files and environments stay out."""
+    """FIX W43, 6.1: left out are caches, version control, editors' and terraform's files, event files, environments, checkpoints."""
     root = fill(
         tmp_path / "work",
         "train.py", "pkg/model.py", "conf/a.yaml", "README.md",
         "__pycache__/train.cpython-311.pyc", ".git/config", ".idea/x.xml", ".vscode/s.json", "train.py~",
         ".train.py.swp",
         ".terraform/x", "infra.tfstate", "runs/events.out.tfevents.123", "env/pyvenv.cfg", "env/lib/x.py", ".env",
+        "old/checkpoints/.artifacts/manifests/1.json", "old/checkpoints/1/code/train.py",
     )  # fmt: skip
     assert sorted(CodeCopy(root).read()) == ["README.md", "conf/a.yaml", "pkg/model.py", "train.py"]
 
