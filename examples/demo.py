@@ -36,7 +36,7 @@ class Run:
     def __init__(self, directory: Path, *arguments: str) -> None:
         self.directory = directory
         self._known = set(self._reports())
-        environment = {**os.environ, "DET_HOME": str(directory), "OMP_NUM_THREADS": "1"}  # quickest for a small model
+        environment = {**os.environ, "DET_HOME": str(directory)}
         self._process = subprocess.Popen(
             [sys.executable, "train.py", *arguments], cwd=EXAMPLE, env=environment, stdout=subprocess.DEVNULL
         )
