@@ -20,7 +20,7 @@ def fill(root: Path, *names: str) -> Path:
 
 
 def test_code_is_copied_and_clutter_is_not(tmp_path: Path) -> None:
-    """FIX W43, 6.1: left out are caches, version control, editors' and terraform's files, event files, environments, checkpoints."""
+    """FIX W43, 6.1: caches, editors' and terraform's files, event files, environments and checkpoints stay out."""
     root = fill(
         tmp_path / "work",
         "train.py", "pkg/model.py", "conf/a.yaml", "README.md",
