@@ -87,6 +87,10 @@ class Channel:
         """Who has left or ended, in words."""
         return self._one.absent(patience)
 
+    def say_why(self, error: BaseException) -> None:
+        """Why this rank is about to leave, for those who wait for it."""
+        self._one.reason = describe(error).splitlines()[0]
+
     # The chief's part.
 
     def _send(self, call: Call, stuff: Any) -> None:

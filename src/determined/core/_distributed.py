@@ -356,6 +356,11 @@ class DistributedContext:
         """Which ranks have left or ended, in words; waits up to `patience` seconds for the first of them."""
         return [] if self._channel is None else self._channel.absent(patience)
 
+    def _say_why(self, error: BaseException) -> None:
+        """What the others are told when this rank leaves, unless one of them was the reason."""
+        if self._channel is not None and not isinstance(error, CollectiveError):
+            self._channel.say_why(error)
+
     def close(self) -> None:
         """Leave the job. Ranks that wait for this one are told; calling it twice is harmless.
 

@@ -50,6 +50,7 @@ class Participant:
         self.calls = dict.fromkeys(self.scopes, 0)
         self._timeout = timeout
         self._process = os.getpid()
+        self.reason = ""  # why it leaves, if something went wrong
         self._is_leaving = False
         self._broken: CollectiveError | None = None
 
@@ -151,7 +152,7 @@ class Participant:
         for member in missing:
             if anyone_left and self.connection.has(self.session.path("left", member.rank)):
                 return CollectiveError(
-                    f"rank {member.rank} has closed its context, but rank {self.me.rank} waits for it in {call}. "
+                    f"{self._departure(member)}, but rank {self.me.rank} waits for it in {call}. "
                     "Every rank must make the same calls before it closes; if it failed, see its own output."
                 )
             if member.is_gone(self.me):
@@ -180,8 +181,13 @@ class Participant:
             return f"{member} is gone: its process has ended"
         with contextlib.suppress(CollectiveError):
             if not self._host_is_gone() and self.connection.has(self.session.path("left", member.rank)):
-                return f"rank {member.rank} has closed its context"
+                return self._departure(member)
         return None
+
+    def _departure(self, member: Member) -> str:
+        """How a rank left that is known to have done so."""
+        reason = self.connection.get(self.session.path("left", member.rank)).decode(errors="replace")
+        return f"rank {member.rank} " + ("has closed its context" if reason == "-" else f"failed with {reason}")
 
     def _crossed(self, member: Member, call: Call) -> Call | None:
         """The call in another scope in which `member` waits for us, while we wait for it."""
@@ -211,7 +217,7 @@ class Participant:
         self._is_leaving = True
         try:
             if not self._host_is_gone() and self.connection.answers():
-                self.connection.set(self.session.path("left", self.me.rank), b"-")
+                self.connection.set(self.session.path("left", self.me.rank), self.reason[:1000].encode() or b"-")
                 self.connection.set(self.session.path("left"), b"-")
                 self.connection.has(self.session.path("left"))  # so it has arrived
                 if self.connection.ends_with_chief and self.me.rank == 0:

@@ -28,25 +28,33 @@ def process_group(ranks: core.DistributedContext) -> Iterator[None]:
     if ranks.size == 1:
         yield
         return
-    is_ours = not dist.is_initialized()
-    if not is_ours:
+    if dist.is_initialized():
         _check(ranks)
-    try:
-        if is_ours:
-            with named_ranks(ranks):
-                _join(ranks)
         yield
+        return
+    before = _connections()
+    with named_ranks(ranks):
+        _join(ranks)
+    lines = _connections() - before
+    try:
+        yield
+    except BaseException:
+        _hang_up(lines)
+        raise
     finally:
-        if is_ours and dist.is_initialized():
+        if dist.is_initialized():
             dist.destroy_process_group()
 
 
 @contextlib.contextmanager
 def named_ranks(ranks: core.DistributedContext) -> Iterator[None]:
-    """An error of torch that says no more than "connection closed" says whose it was."""
+    """An error of torch that says no more than "connection closed" says whose it was; others are told of any error."""
     try:
         yield
-    except RuntimeError as failed:
+    except BaseException as failed:
+        ranks._say_why(failed)
+        if not isinstance(failed, RuntimeError):
+            raise
         text = str(failed).lower()
         is_late = any(word in text for word in _LATE)
         is_theirs = is_late or isinstance(failed, dist.DistError) or any(word in text for word in _BROKEN)
@@ -95,6 +103,29 @@ def _join(ranks: core.DistributedContext) -> None:
         world_size=ranks.size,
         timeout=timeout,
     )
+
+
+def _connections() -> set[tuple[int, Any, Any]]:
+    """This process's open TCP connections: file descriptor, own address and the other's."""
+    import psutil
+
+    try:
+        found = psutil.Process().net_connections("tcp")
+    except (psutil.Error, OSError):
+        return set()
+    return {(line.fd, line.laddr, line.raddr) for line in found if line.raddr and line.fd >= 0}
+
+
+def _hang_up(lines: set[tuple[int, Any, Any]]) -> None:
+    """Let ranks that wait for this one in an exchange of tensors know that it will not come.
+
+    gloo keeps its connections as long as anything refers to a model, as the traceback of an error does, and whoever
+    waits at the other end would wait with it.
+    """
+    for fd, _, theirs in lines & _connections():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as line:
+            if line.getpeername()[:2] == tuple(theirs):
+                line.shutdown(socket.SHUT_RDWR)
 
 
 def _own_store(ranks: core.DistributedContext, timeout: timedelta) -> Any:

@@ -1,0 +1,197 @@
+"""Ranks as real processes, without waiting seconds for each to import torch: they are forked from one that has.
+
+with Nursery() as nursery:                                # one per test module
+    ends = nursery.run(2, body, [argument])               # like `tests.ranks.run_processes(bare=True)`
+    job = nursery.start(2, body, [argument])              # ... or send signals to job.pids, then
+    outcomes = job.wait(timeout=30)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.ranks import ROOT, Outcome, _outcome, _torch_variables, free_port, places
+
+
+class Job:
+    """Ranks at work.
+
+    Args:
+        pids: Their processes, by rank.
+        directory: Where they write what they say and return.
+        ended: Exit codes by pid, filled in while somebody reads from the nursery.
+        look: Reads from the nursery for so many seconds.
+    """
+
+    def __init__(self, pids: list[int], directory: Path, ended: dict[int, int], look: Callable[[float], None]) -> None:
+        self.pids, self.directory = pids, directory
+        self._ended, self._look = ended, look
+
+    def output(self, rank: int) -> str:
+        return (self.directory / f"{rank}.log").read_text(errors="replace")
+
+    def wait_for(self, text: str, rank: int = 0, seconds: float = 30) -> None:
+        """Until this rank has said it."""
+        deadline = time.monotonic() + seconds
+        while text not in self.output(rank):
+            assert self.pids[rank] not in self._ended, self.output(rank)
+            assert time.monotonic() < deadline, f"{text!r} was not said: {self.output(rank)}"
+            self._look(0.01)
+
+    def wait(self, timeout: float = 40) -> list[Outcome]:
+        """How each ended; those that have not by then are killed."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline and not all(pid in self._ended for pid in self.pids):
+            self._look(0.02)
+        self.kill()
+        return [
+            _outcome(self.directory / f"{rank}.json", self._ended[pid], self.output(rank))
+            for rank, pid in enumerate(self.pids)
+        ]
+
+    def kill(self) -> None:
+        for pid in self.pids:
+            if pid not in self._ended:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+        while not all(pid in self._ended for pid in self.pids):
+            self._look(0.02)
+
+
+class Nursery:
+    """A process that has imported torch, and forks ranks."""
+
+    def __enter__(self) -> Nursery:
+        self._files = tempfile.TemporaryDirectory(prefix="forks-")
+        self._stack = contextlib.ExitStack()
+        self._jobs = 0
+        self._ended: dict[int, int] = {}
+        self._pids: list[int] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forks"],
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+        self._stack.close()
+        self._files.cleanup()
+
+    def start(
+        self, size: int, body: Callable[..., Any], arguments: Sequence[Any] = (), env: Mapping[str, str] | None = None
+    ) -> Job:
+        """Have `size` ranks run `body(*arguments)`, which is at the top of a module; arguments go through JSON."""
+        self._jobs += 1
+        directory = Path(self._files.name) / str(self._jobs)
+        directory.mkdir()
+        port = self._stack.enter_context(free_port())
+        self._pids = []
+        for place in places(size):
+            (directory / f"{place['rank']}.log").touch()
+            variables = {**os.environ, **_torch_variables(place, port), **(env or {}), "OMP_NUM_THREADS": "1"}
+            order = {
+                "call": [body.__module__, body.__qualname__, list(arguments)],
+                "env": {name: value for name, value in variables.items() if value != ""},
+                "directory": str(directory),
+                "rank": place["rank"],
+            }
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+        while len(self._pids) < size:
+            self._look(30)
+        return Job(self._pids, directory, self._ended, self._look)
+
+    def _look(self, seconds: float) -> None:
+        out = self._process.stdout
+        assert out is not None
+        if select.select([out], [], [], seconds)[0]:
+            word, *numbers = out.readline().decode().split()
+            if word == "born":
+                self._pids.append(int(numbers[0]))
+            else:
+                self._ended[int(numbers[0])] = int(numbers[1])
+
+    def run(self, size: int, body: Callable[..., Any], arguments: Sequence[Any] = (), **options: Any) -> list[Any]:
+        """What each rank returned. All of them must succeed."""
+        outcomes = self.start(size, body, arguments, **options).wait()
+        for rank, outcome in enumerate(outcomes):
+            assert outcome.exit_code == 0, f"rank {rank} ended with {outcome.exit_code}:\n{outcome.output}"
+        return [outcome.returned for outcome in outcomes]
+
+
+def main() -> None:
+    """The nursery itself: reads orders, forks, and says who was born and who has ended."""
+    import psutil  # noqa: F401  # like the others: so that no rank has to
+    import pytest  # noqa: F401
+    import torch
+    import torch._dynamo
+
+    import tests.ddp_trials  # noqa: F401
+
+    torch.set_num_threads(1)
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    told = os.fdopen(os.dup(1), "wb", buffering=0)  # one write per line
+    waiting = b""
+    while True:
+        if select.select([0], [], [], 0.01)[0]:
+            read = os.read(0, 1 << 16)
+            if not read:
+                return
+            waiting += read
+            *orders, waiting = waiting.split(b"\n")
+            for order in orders:
+                pid = os.fork()
+                if pid == 0:
+                    be_a_rank(**json.loads(order))
+                told.write(f"born {pid}\n".encode())
+        with contextlib.suppress(ChildProcessError):
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid:
+                told.write(f"ended {pid} {os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def be_a_rank(call: list[Any], env: dict[str, str], directory: str, rank: int) -> None:
+    """Never returns."""
+    os.setsid()
+    log = os.open(f"{directory}/{rank}.log", os.O_WRONLY | os.O_APPEND)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.clear()
+    os.environ.update(env)
+    import importlib
+
+    module, name, arguments = call
+    try:
+        body = getattr(importlib.import_module(module), name)
+        said = {"returned": body(*arguments)}
+    except BaseException as error:
+        said = {"error": type(error).__name__, "text": str(error)}
+        Path(f"{directory}/{rank}.json").write_text(json.dumps(said))
+        raise
+    Path(f"{directory}/{rank}.json").write_text(json.dumps(said))
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
