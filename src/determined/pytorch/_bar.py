@@ -42,7 +42,7 @@ class RichBar:
 
         class Rate(ProgressColumn):
             def render(self, task: Any) -> Text:
-                return Text(f"{task.speed:,.0f} batches/s" if task.speed else "")
+                return Text(f"{task.speed:,.3g}/s" if task.speed else "", no_wrap=True)
 
         bar = self
 

@@ -111,14 +111,21 @@ def _walk(root: Path, ignored: IgnoreRules, without: set[Path]) -> Iterator[tupl
             continue
         for entry in entries:
             name = prefix + entry.name
-            is_directory = entry.is_dir()
-            if ignored.match(name, is_directory) or Path(entry.path).resolve() in without:
+            try:
+                is_directory = entry.is_dir()
+                if ignored.match(name, is_directory) or Path(entry.path).resolve() in without:
+                    continue
+                is_wanted = _is_code(entry, root) if is_directory else entry.is_file()
+            except (OSError, RuntimeError):  # a link that leads back to itself; older Pythons call it RuntimeError
                 continue
-            if not is_directory:
-                if entry.is_file():
-                    yield name, entry
-            elif _is_inside(entry, root) and not any(Path(entry.path, mark).exists() for mark in NOT_CODE):
+            if is_wanted and is_directory:
                 waiting.append((entry.path, name + "/"))
+            elif is_wanted:
+                yield name, entry
+
+
+def _is_code(entry: os.DirEntry[str], root: Path) -> bool:
+    return _is_inside(entry, root) and not any(Path(entry.path, mark).exists() for mark in NOT_CODE)
 
 
 def _is_inside(entry: os.DirEntry[str], root: Path) -> bool:

@@ -132,3 +132,14 @@ def test_a_directory_that_is_not_there_is_empty(tmp_path: Path) -> None:
 def test_patterns(pattern: str, path: str, is_directory: bool, expected: bool) -> None:
     """The language of .gitignore."""
     assert IgnoreRules([pattern]).match(path, is_directory) is expected
+
+
+def test_links_that_lead_nowhere_are_left_out(tmp_path: Path) -> None:
+    """A link to itself, to its parent or to nothing does not keep a checkpoint from being saved."""
+    root = fill(tmp_path / "work", "train.py")
+    (root / "itself").symlink_to(root / "itself")
+    (root / "ping").symlink_to(root / "pong")
+    (root / "pong").symlink_to(root / "ping")
+    (root / "up").symlink_to(root)
+    (root / "gone").symlink_to(root / "nothing")
+    assert sorted(CodeCopy(root).read()) == ["train.py"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -651,3 +652,26 @@ class TestSeveralFits:
             return [entry[:2] for entry in run.log if entry[0] != "hook" or entry[1] != "on_checkpoint_upload_end"]
 
         assert shape(plain) == shape(cluster)
+
+
+def test_batches_can_be_left_as_the_loader_made_them() -> None:
+    """T62, D-72: after disable_auto_to_device(), train_batch and evaluate_batch get the loader's own objects."""
+    batches = [{"x": np.ones((2, 1), dtype=np.float32)}, {"x": np.zeros((2, 1), dtype=np.float32)}]
+    seen: list[int] = []
+
+    class Untouched(OneWeightTrial):
+        def __init__(self, context: Any, log: Any = None) -> None:
+            super().__init__(context, log, training_loader=lambda: batches, validation_loader=lambda: batches)
+            context.experimental.disable_auto_to_device()
+            context.experimental.disable_dataset_reproducibility_checks()
+
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            seen.append(id(batch))
+            return {}
+
+        def evaluate_batch(self, batch: Any, batch_idx: int) -> Any:
+            seen.append(id(batch))
+            return {}
+
+    train(Untouched, max_length=Batch(2))
+    assert seen == [id(batch) for batch in batches] * 2
