@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -32,10 +33,14 @@ def process_group(ranks: core.DistributedContext) -> Iterator[None]:
         _check(ranks)
         yield
         return
-    before = _connections()
+    before, hook = _connections(), sys.excepthook
     with named_ranks(ranks):
         _join(ranks)
     lines = _connections() - before
+    if (
+        getattr(hook, "__name__", "") == "_distributed_excepthook"
+    ):  # torch's, which writes [rank0] before tracebacks: once is enough
+        sys.excepthook = hook
     try:
         yield
     except BaseException:
