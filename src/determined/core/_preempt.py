@@ -94,12 +94,14 @@ class PreemptContext:
             if self._watcher is not None:
                 self._watcher.close()
 
-    def should_preempt(self, auto_ack: bool = True) -> bool:
+    def should_preempt(self, auto_ack: bool = True, *, at_once: bool = False) -> bool:
         """Whether to save and leave now.
 
         Args:
             auto_ack: Acknowledge the first yes. With False, call `acknowledge_preemption_signal()` before leaving, or
                 leaving counts as having finished.
+            at_once: Have ranks exchange what they know at this call, as one does where they meet anyway; every rank
+                says the same. Otherwise it may take a few calls until one rank's signal is known to all.
 
         Raises:
             RuntimeError: Called before `start()`, or in `ChiefOnly` mode on a rank other than the chief.
@@ -112,7 +114,7 @@ class PreemptContext:
                 "Call it on rank 0, or open core.init() with PreemptMode.WorkersAskChief."
             )
         if self._mode is PreemptMode.WorkersAskChief and self._distributed.size > 1:
-            answer = self._exchange.ask(self._is_asked_to_stop)
+            answer = self._exchange.ask(self._is_asked_to_stop, at_once)
         else:
             answer = self._is_asked_to_stop()
         if answer and auto_ack and self._watcher is not None:
@@ -143,11 +145,11 @@ class _Exchange:
         self._stride = 1
         self._last_exchange = float("-inf")
 
-    def ask(self, is_asked_to_stop: Callable[[], bool]) -> bool:
+    def ask(self, is_asked_to_stop: Callable[[], bool], at_once: bool = False) -> bool:
         """Collective, though most calls exchange nothing."""
         if self._answer:
             return True
-        if self._calls_left > 0:
+        if self._calls_left > 0 and not at_once:
             self._calls_left -= 1
             return False
         # Every rank speaks, since a scheduler may send its signal to any one of them. The chief's pace counts.

@@ -218,7 +218,7 @@ def _invalid_ends_it(fit: Fit) -> Iterator[None]:
 
 def stop_requested(fit: Fit) -> bool:
     """Whether any rank wants to leave: preempted, or asked to by user code. Collective."""
-    asked = fit.core.preempt.should_preempt()
+    asked = fit.core.preempt.should_preempt(at_once=True)
     wants = fit.context.get_stop_requested()
     if fit.context.distributed.size > 1:
         wants = any(fit.context.distributed.allgather(wants))

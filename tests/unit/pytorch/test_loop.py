@@ -411,7 +411,7 @@ class TestWaysOut:
 
         def body(distributed: core.DistributedContext) -> bool:
             wants = SimpleNamespace(distributed=distributed, get_stop_requested=lambda: distributed.rank == 1)
-            preempt = SimpleNamespace(should_preempt=lambda: False)
+            preempt = SimpleNamespace(should_preempt=lambda at_once: False)
             fit: Any = SimpleNamespace(context=wants, core=SimpleNamespace(preempt=preempt))
             return _loop.stop_requested(fit)
 

@@ -1,0 +1,223 @@
+"""Several ranks stop at the same batch, whoever is asked and whenever, and go on as if nothing had been."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from determined import pytorch
+from determined.pytorch import Batch, Epoch
+from tests.ddp_trials import RECORDS, Regression, digest, elsewhere, regress
+from tests.forks import Job, Nursery
+from tests.ranks import ROOT
+
+LONG = 100_000
+RANDOM = {"dropout": True, "shuffle": True}
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as nursery:
+        yield nursery
+
+
+class Slow(pytorch.PyTorchCallback):
+    """Says where training is, and lingers in one place."""
+
+    def __init__(self, lingers: str) -> None:
+        self.lingers = lingers
+
+    def on_validation_start(self) -> None:
+        self._linger("validation")
+
+    def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
+        self._linger("saving")
+
+    def _linger(self, place: str) -> None:
+        print(f"in {place}", flush=True)
+        if self.lingers == place:
+            time.sleep(0.5)
+
+
+def trained(lingers: str = "", length: int = LONG) -> dict[str, Any]:
+    """Train until stopped."""
+    elsewhere()
+
+    def on_batch(batch_idx: int) -> None:
+        if batch_idx % 10 == 0:
+            print(f"batch {batch_idx}", flush=True)
+        time.sleep(0.002)
+
+    fit: dict[str, Any] = {"latest_checkpoint": "latest", "max_length": Batch(length)}
+    if lingers:
+        fit |= {"validation_period": Batch(20), "checkpoint_period": Batch(20)}
+    return regress(trial={**RANDOM, "on_batch": on_batch, "callbacks": {"slow": Slow(lingers)}}, **fit)
+
+
+def checkpoints(home: Path) -> dict[int, str]:
+    """The checkpoints of a test, by the batch they were made at."""
+    found = [path for path in (home / "checkpoints").iterdir() if not path.name.startswith(".")]
+    batches = [json.loads((path / "metadata.json").read_text())["steps_completed"] for path in found]
+    assert len(set(batches)) == len(batches), "one batch was saved twice"
+    return {batch: path.name for batch, path in zip(batches, found, strict=True)}
+
+
+def stopped(job: Job) -> list[dict[str, Any]]:
+    started = time.monotonic()
+    outcomes = job.wait(25)
+    assert time.monotonic() - started < 20
+    for outcome in outcomes:
+        assert outcome.exit_code == 0, outcome.output
+    return [outcome.returned for outcome in outcomes]
+
+
+def straight(batches: int, options: dict[str, Any]) -> dict[str, Any]:
+    elsewhere()
+    return regress(trial=options, max_length=Batch(batches))
+
+
+@pytest.mark.parametrize("ranks", [[0, 1], [1], [0], [1, 1, 0]])
+def test_asked_while_training(ranks: list[int], nursery: Nursery, home: Path, tmp_path: Path) -> None:
+    """W19, 4.8: whichever rank is told, once or twice: both stop after the same batch, with one checkpoint, in time.
+
+    Then they go on to the same end, bit for bit, as two ranks that nobody stopped: shuffled, with dropout that differs
+    between ranks.
+    """
+    job = nursery.start(2, trained)
+    job.wait_for("batch 10")
+    for rank in ranks:
+        os.kill(job.pids[rank], signal.SIGTERM)
+        time.sleep(0.01)
+    first = stopped(job)
+    (batch,) = checkpoints(home)
+    assert [len(rank["seen"]) for rank in first] == [batch, batch]
+    assert first[0]["digest"] == first[1]["digest"]
+    if ranks == [1]:
+        length = batch + 9
+        second = nursery.run(2, trained, ["", length])
+        whole = nursery.run(2, straight, [length, RANDOM], env={"DET_HOME": str(tmp_path / "straight")})
+        assert [rank["digest"] for rank in second] == [rank["digest"] for rank in whole]
+        for before, after, never_stopped in zip(first, second, whole, strict=True):
+            assert before["seen"] + after["seen"] == never_stopped["seen"]
+
+
+@pytest.mark.parametrize("place", ["validation", "saving"])
+def test_asked_elsewhere(place: str, nursery: Nursery, home: Path) -> None:
+    """4.8: a request during validation or saving is honoured after it, with a checkpoint of the batch it came at."""
+    job = nursery.start(2, trained, [place])
+    job.wait_for(f"in {place}")
+    os.kill(job.pids[1], signal.SIGTERM)
+    ends = stopped(job)
+    assert [len(rank["seen"]) for rank in ends] == [20, 20]
+    assert list(checkpoints(home)) == [20]
+
+
+def asks_itself(stops_on: int) -> list[Any]:
+    """One rank asks through its context, the other knows of nothing."""
+    elsewhere()
+    with pytorch.init(seed=7) as context:
+
+        def on_batch(batch_idx: int) -> None:
+            if batch_idx == 3 and context.distributed.rank == stops_on:
+                context.set_stop_requested(True)
+
+        trial = Regression(context, on_batch=on_batch)
+        pytorch.Trainer(trial, context).fit(max_length=Batch(LONG), reporting_period=Batch(5))
+        return [len(trial.seen), digest(trial)]
+
+
+def test_one_rank_asks_itself(nursery: Nursery, home: Path) -> None:
+    """W19: `set_stop_requested()` on one rank stops all of them, at the next stop."""
+    ends = [nursery.run(2, asks_itself, [rank], env={"DET_HOME": str(home / str(rank))}) for rank in (0, 1)]
+    assert [[rank[0] for rank in end] for end in ends] == [[5, 5], [5, 5]]
+    assert len({rank[1] for end in ends for rank in end}) == 1
+
+
+# Another number of ranks.
+
+
+def part(batches: int | None, records: int) -> dict[str, Any]:
+    """Train so many batches, or the rest of the first epoch and the second."""
+    elsewhere()
+    length = Batch(batches) if batches is not None else Epoch(2)
+    options = {"records": records, "batch_size": 2, **RANDOM}
+    return regress(trial=options, latest_checkpoint="latest", max_length=length)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3), (3, 2)])
+@pytest.mark.parametrize("records", [RECORDS, 23])
+def test_another_number_of_ranks(before: int, after: int, records: int, nursery: Nursery) -> None:
+    """Decision 5: each record of the epoch is seen exactly once, whoever sees it, and the run goes on to its end."""
+    first = nursery.run(before, part, [3, records])
+    second = nursery.run(after, part, [None, records])
+    seen = [number for rank in first for batch in rank["seen"] for number in batch]
+    assert len(seen) == len(set(seen)) == 6 * before
+    rest = [rank["seen"] for rank in second]
+    assert len({len(batches) for batches in rest}) == 1
+    steps_left = -(-(records - len(seen)) // (2 * after))
+    epoch = [number for batches in rest for batch in batches[:steps_left] for number in batch]
+    again = [number for batches in rest for batch in batches[steps_left:] for number in batch]
+    assert set(seen) | set(epoch) == set(range(records)) == set(again)
+    assert not set(seen) & set(epoch)
+    # Twice only where a rank had none left, and stood in so that the others need not wait.
+    for numbers, total in ((epoch, records - len(seen)), (again, records)):
+        assert len(numbers) - total <= 2 * (after - 1)
+    assert len({rank["digest"] for rank in second}) == 1
+
+
+# Through launchers.
+
+
+def launched(command: list[str], script: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", *command, str(script)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+LAUNCHERS = {
+    "ours": ["determined.launch.torch_distributed", "--nproc_per_node", "2", "--"],
+    "torchrun": ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_through_a_launcher(launcher: str, tmp_path: Path, home: Path) -> None:
+    """SIGTERM to the agent: all ranks stop at the same batch, one checkpoint; ours then exits with 0."""
+    script = tmp_path / "train.py"
+    said = "end = trained()\nprint('stopped', end['rank'], len(end['seen']), end['digest'])\n"
+    script.write_text(f"from tests.integration.test_ddp_stop import trained\n{said}")
+    with launched(LAUNCHERS[launcher], script) as process:
+        try:
+            assert process.stdout is not None
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if "batch 10" in line:
+                    process.send_signal(signal.SIGTERM)
+                    break
+            started = time.monotonic()
+            lines += process.stdout.readlines()
+            code = process.wait(30)
+        finally:
+            process.kill()
+    assert time.monotonic() - started < 25, "".join(lines)
+    ends = sorted(line[line.index("stopped") :].split() for line in lines if "stopped " in line)
+    assert [end[1] for end in ends] == ["0", "1"], "".join(lines)
+    assert ends[0][2:] == ends[1][2:]
+    assert list(checkpoints(home)) == [int(ends[0][2])]
+    if launcher == "ours":  # torchrun itself counts a signal as a failure
+        assert code == 0, "".join(lines)
