@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,23 +35,37 @@ class EventFile:
         name = f"events.out.tfevents.{int(time.time()):010d}.+{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
         self.path = directory / name
         self._waiting: list[tuple[str, float, int]] = []
+        self._encoded: list[bytes] = []
         self._is_begun = False
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
         """Remember a scalar until the next `flush()`."""
         self._waiting.append((tag, value, step))
 
+    def add_rows(self, tags: Sequence[str], first_step: int, rows: npt.NDArray[np.float64]) -> None:
+        """Remember scalars of consecutive steps until the next `flush()`: a row per step, a column per tag."""
+        self._encode_waiting()
+        steps = np.arange(first_step, first_step + len(rows), dtype=np.uint64)
+        self._encoded.append(_framed(_events(tags, steps, rows, time.time())))
+
     def flush(self) -> None:
         """Write what waits into the file."""
-        if not self._waiting:
+        self._encode_waiting()
+        if not self._encoded:
             return
-        waiting, self._waiting = self._waiting, []
+        encoded, self._encoded = self._encoded, []
         with self.path.open("ab") as file:
             if not self._is_begun:
                 self._is_begun = True
                 file.write(_framed(np.frombuffer(_version(time.time()), np.uint8)[None]))
-            for tags, rows in _alike(waiting):
-                file.write(_framed(_events(tags, rows, time.time())))
+            file.writelines(encoded)
+
+    def _encode_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for tags, rows in _alike(waiting):
+            steps = np.array([step for step, _ in rows], np.uint64)
+            values = np.array([row for _, row in rows], np.float64)
+            self._encoded.append(_framed(_events(tags, steps, values, time.time())))
 
 
 def _alike(scalars: list[tuple[str, float, int]]) -> Iterable[tuple[tuple[str, ...], list[tuple[int, list[float]]]]]:
@@ -71,7 +85,7 @@ def _version(seconds: float) -> bytes:
     return b"\x09" + struct.pack("<d", seconds) + _field(3, b"brain.Event:2")
 
 
-def _events(tags: tuple[str, ...], rows: list[tuple[int, list[float]]], seconds: float) -> Bytes:
+def _events(tags: Sequence[str], steps: npt.NDArray[np.uint64], rows: npt.NDArray[np.float64], seconds: float) -> Bytes:
     """One Event per row: wall_time = 1, step = 2, summary = 5."""
     values = b""
     places = []
@@ -82,12 +96,11 @@ def _events(tags: tuple[str, ...], rows: list[tuple[int, list[float]]], seconds:
     summary = _field(5, values)
     template = np.frombuffer(head + bytes(_STEP_BYTES) + summary, np.uint8)
     events = np.tile(template, (len(rows), 1))
-    steps = np.array([step for step, _ in rows], np.uint64)
     for place in range(_STEP_BYTES):
         more = 0x80 if place < _STEP_BYTES - 1 else 0
         events[:, len(head) + place] = (steps >> np.uint64(7 * place)).astype(np.uint8) & 0x7F | more
     with np.errstate(over="ignore"):  # what is too large for a float32 is shown as infinite
-        numbers = np.array([row for _, row in rows], np.float64).astype("<f4")
+        numbers = rows.astype("<f4")
     start = template.size - len(values)
     for column, place in enumerate(places):
         events[:, start + place : start + place + 4] = numbers[:, column : column + 1].copy().view(np.uint8)

@@ -33,7 +33,7 @@ def scalars(report: MetricReport) -> Iterator[tuple[str, float, int]]:
     if report.steps_completed is None:
         return
     if report.group == "training":
-        batches = report.batch_metrics or []
+        batches = report.batches()
         for position, batch in enumerate(batches, start=report.steps_completed - len(batches)):
             yield from ((f"Determined/{name}", value, position) for name, value in _numeric(batch))
         shown = {name for batch in batches for name in batch}

@@ -6,7 +6,7 @@ import enum
 import logging
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -14,7 +14,7 @@ from determined._types import Json
 from determined.core._link import Link, NullLink
 from determined.core._metrics import Shipper
 from determined.core._tensorboard import EventFiles, Mangler, Selector, TensorboardMode
-from determined.core._values import plain, plain_metrics
+from determined.core._values import plain, plain_batches, plain_metrics
 from determined.store.messages import EarlyExitReport, MetadataReport, MetricReport, ProgressReport, StatusReport
 
 logger = logging.getLogger("determined.core")
@@ -76,7 +76,7 @@ class TrainContext:
         self._metadata: dict[str, Json] | None = None
 
     def report_training_metrics(
-        self, steps_completed: int, metrics: dict[str, Any], batch_metrics: list[dict[str, Any]] | None = None
+        self, steps_completed: int, metrics: dict[str, Any], batch_metrics: Sequence[dict[str, Any]] | None = None
     ) -> None:
         """Report metrics of training so far.
 
@@ -185,7 +185,7 @@ class TrainContext:
         group: str,
         steps_completed: int,
         metrics: dict[str, Any],
-        batch_metrics: list[dict[str, Any]] | None = None,
+        batch_metrics: Sequence[dict[str, Any]] | None = None,
     ) -> None:
         if not isinstance(group, str) or not group or "." in group:
             raise ValueError(f"A metric group is a name without dots, not {group!r}.")
@@ -193,7 +193,7 @@ class TrainContext:
             group,
             plain_metrics(metrics),
             _steps(steps_completed),
-            None if batch_metrics is None else [plain_metrics(batch) for batch in batch_metrics],
+            None if batch_metrics is None else plain_batches(batch_metrics),
         )
         if not self._may_report(f"report of {group} metrics"):
             return

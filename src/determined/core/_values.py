@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import enum
+import functools
 import json
 import math
 import sys
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, overload
 
 from determined._types import Json
 
@@ -78,6 +79,50 @@ def _key(key: Any, name: str) -> str:
     if key is None or isinstance(key, (bool, int, float)):
         return json.dumps(key)
     raise TypeError(f"{name} has the key {key!r}, a {type(key).__name__}. Use text as keys.")
+
+
+class BatchColumns(Sequence[dict[str, Any]]):
+    """Metrics of many batches, kept as one array of numbers per name; dicts are made only if somebody looks at them.
+
+    A window of a hundred batches with ten metrics is a thousand values: as columns they are written in a few calls.
+
+    Args:
+        columns: Name -> numbers, one per batch: one-dimensional numpy arrays of equal length.
+        make_rows: Makes the batches' dicts.
+    """
+
+    def __init__(self, columns: Mapping[str, Any], make_rows: Callable[[], list[dict[str, Any]]]) -> None:
+        self.columns = columns
+        self._make_rows = make_rows
+
+    @functools.cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        return self._make_rows()
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        return self._rows[index]
+
+    def __eq__(self, other: object) -> bool:
+        return self._rows == (list(other) if isinstance(other, BatchColumns) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # like a list
+
+    def __repr__(self) -> str:
+        return repr(self._rows)
+
+
+def plain_batches(batches: Iterable[Any]) -> list[dict[str, Json]] | dict[str, list[Json]]:
+    """The metrics of each batch as plain values: a dict per batch or, where they come as columns, a list per name."""
+    if isinstance(batches, BatchColumns):
+        return {name: column.tolist() for name, column in batches.columns.items()}
+    return [plain_metrics(batch) for batch in batches]
 
 
 def plain_metrics(metrics: Any) -> dict[str, Json]:

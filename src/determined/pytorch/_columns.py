@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
+from determined.core._values import BatchColumns
 from determined.pytorch._sums import Array, Partial, Total, fetch, fsum, numeric_array, rebuild, short, to_numpy, wide
 
 _FOLD = 256  # batches between two foldings into the running sums
@@ -163,13 +164,19 @@ class Rows:
             column.means = np.array([0.0 if mean is None else mean for mean in kept], dtype=np.float64)
         return plain
 
-    def columns_and_rows(self) -> tuple[dict[str, Column], list[dict[str, Any]]]:
+    def columns_and_rows(self) -> tuple[dict[str, Column], Sequence[dict[str, Any]]]:
         """All metrics as plain numbers, and the kept batches with tensors as numpy, after one transfer."""
         self._check()
         running = list(self._columns.values())
         plain, fetched = self._finish([[chunk.values for chunk in column.history] for column in running])
         for column, chunks in zip(running, fetched, strict=True):
             column.history = deque(map(_Chunk, chunks))
+        flat = {name: _flat(column.history) for name, column in self._columns.items()}
+        known = {name: values for name, values in flat.items() if values is not None}
+        if flat and len(known) == len(flat) and len({len(values) for values in known.values()}) == 1:
+            count = min(self._limit, self.batches, *map(len, known.values()))
+            if count:
+                return plain, BatchColumns({name: v[len(v) - count :] for name, v in known.items()}, self._rows)
         return plain, self._rows()
 
     def outputs(self) -> list[dict[str, Any]]:
@@ -387,6 +394,14 @@ def _tensor_kind(value: Any) -> Any:
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def _flat(history: Iterable[_Chunk]) -> Array | None:
+    """The values of a metric that is one number per batch; None for any other."""
+    chunks = [chunk.values for chunk in history]
+    if not chunks or any(not isinstance(c, np.ndarray) or c.ndim != 1 or c.dtype.kind not in "fiu" for c in chunks):
+        return None
+    return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
 
 
 def _items(values: Any) -> list[Any]:

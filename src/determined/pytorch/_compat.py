@@ -72,4 +72,4 @@ def _combine_and_average_training_metrics(
     for metrics in per_batch_metrics:
         window.add(metrics)
     result = window.close().batch_metrics
-    return result if context.rank == 0 else list(per_batch_metrics)
+    return list(result if context.rank == 0 else per_batch_metrics)

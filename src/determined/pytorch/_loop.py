@@ -117,7 +117,9 @@ def report(fit: Fit, due: Due) -> None:
     fit.core.train.report_training_metrics(fit.progress.batches_trained, metrics, result.batch_metrics)
     _report_speed(fit, result.batches, result.records)
     fit.bar.show(metrics)
-    fit.callbacks.run("on_training_workload_end", avg_metrics=metrics, batch_metrics=result.batch_metrics)
+    if fit.callbacks.has("on_training_workload_end"):
+        batches = list(result.batch_metrics)  # dicts for people; until here they were columns
+        fit.callbacks.run("on_training_workload_end", avg_metrics=metrics, batch_metrics=batches)
     if due.progress:
         fraction = fit.plan.fraction(fit.progress.batches_trained, fit.progress.epochs_trained)
         fit.core.train.report_progress(fraction)

@@ -55,7 +55,7 @@ class WindowResult:
     """
 
     metrics: dict[str, Any]
-    batch_metrics: list[dict[str, Any]]
+    batch_metrics: Sequence[dict[str, Any]]
     batches: int
     records: int
 

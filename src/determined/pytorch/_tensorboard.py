@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from determined.core._event_file import EventFile
 from determined.core._tensorboard import validation_tag
+from determined.core._values import BatchColumns
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -37,6 +39,15 @@ def _log_tb_metrics(
         batch_metrics: The window's batches one by one, the last of which is batch `steps_completed - 1`.
     """
     if metric_type in ("training", "train"):
+        if isinstance(batch_metrics, BatchColumns) and isinstance(writer, EventFile) and len(batch_metrics):
+            columns = batch_metrics.columns
+            writer.add_rows(
+                [f"Determined/{name}" for name in columns],
+                steps_completed - len(batch_metrics),
+                np.stack(list(columns.values()), axis=1).astype(np.float64),
+            )
+            metrics = {name: value for name, value in metrics.items() if name not in columns}
+            batch_metrics = None
         scalars = _training(steps_completed, metrics, batch_metrics or [])
     elif metric_type in ("validation", "val"):
         scalars = ((validation_tag(name), value, steps_completed) for name, value in _numeric(metrics))

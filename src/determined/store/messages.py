@@ -28,7 +28,14 @@ class MetricReport(Report):
     group: str
     metrics: dict[str, Json]
     steps_completed: int | None = None
-    batch_metrics: list[dict[str, Json]] | None = None
+    batch_metrics: list[dict[str, Json]] | dict[str, list[Json]] | None = None  # a dict per batch, or a list per name
+
+    def batches(self) -> list[dict[str, Json]]:
+        """The metrics of each batch, however they came."""
+        if isinstance(self.batch_metrics, dict):
+            names = list(self.batch_metrics)
+            return [dict(zip(names, row, strict=True)) for row in zip(*self.batch_metrics.values(), strict=True)]
+        return self.batch_metrics or []
 
 
 @dataclasses.dataclass(frozen=True)

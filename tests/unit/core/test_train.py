@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from determined.core import EarlyExitReason, TensorboardMode, TrainContext
 from determined.core._metrics import Shipper
 from determined.core._tensorboard import EventFiles
+from determined.core._values import BatchColumns
 from determined.store.messages import EarlyExitReport, MetadataReport, MetricReport, ProgressReport, StatusReport
 from tests.fakes import MemoryLink
 
@@ -171,3 +173,13 @@ def test_status_is_sent() -> None:
     case = Reporting()
     case.train.set_status("validating")
     assert [r.status for r in case.finish().of(StatusReport)] == ["validating"]
+
+
+def test_batches_may_come_as_columns() -> None:
+    """Decision 7: columns are sent as a list per name, and read as a dict per batch by whoever wants that."""
+    case = Reporting()
+    columns = BatchColumns({"loss": np.array([1.0, 2.0])}, lambda: [{"loss": 1.0}, {"loss": 2.0}])
+    case.train.report_training_metrics(2, {"loss": 1.5}, columns)
+    (report,) = case.finish().of(MetricReport)
+    assert report.batch_metrics == {"loss": [1.0, 2.0]}
+    assert report.batches() == [{"loss": 1.0}, {"loss": 2.0}]

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from determined import errors, pytorch
+from determined.core._values import BatchColumns
 from determined.pytorch import Reducer, _columns, _compat, _metrics
 from determined.pytorch._metrics import TrainingWindow, ValidationPass, reduce_full_dataset
 from determined.pytorch._reducer import _PyTorchReducerContext
@@ -728,3 +729,23 @@ def test_conversion_is_in_place():
     assert (metrics["a"].item(), metrics["b"].item(), metrics["c"]) == (2, 1.0, "text")
     with pytest.raises(RuntimeError, match="requires grad"):
         pytorch._convert_metrics_to_numpy({"a": torch.ones((), requires_grad=True)})
+
+
+def test_batches_of_plain_numbers_stay_columns_until_somebody_looks() -> None:
+    """Decision 7: a window of scalar metrics is kept as one array per name, and reads as the list of dicts it was."""
+    window = TrainingWindow(kept_batches=3)
+    for i in range(5):
+        window.add({"loss": torch.tensor(float(i)), "step": torch.tensor(i)})
+    batches = window.close().batch_metrics
+    assert isinstance(batches, BatchColumns)
+    assert {name: column.tolist() for name, column in batches.columns.items()} == {"loss": [2, 3, 4], "step": [2, 3, 4]}
+    assert list(batches) == batches == [{"loss": float(i), "step": i} for i in (2, 3, 4)]
+    assert (len(batches), batches[-1], batches[:1]) == (3, {"loss": 4.0, "step": 4}, [{"loss": 2.0, "step": 2}])
+
+
+@pytest.mark.parametrize("odd", ["text", None, torch.ones(2), {"a": 1}])
+def test_other_batches_are_lists(odd: object) -> None:
+    """A metric that is not one number per batch keeps all of them as dicts."""
+    window = TrainingWindow()
+    window.add({"loss": torch.tensor(1.0), "odd": odd})
+    assert type(window.close().batch_metrics) is list
