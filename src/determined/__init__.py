@@ -7,6 +7,7 @@ from determined import _lazy
 if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined import core as core
     from determined import errors as errors
+    from determined import experimental as experimental
     from determined import pytorch as pytorch
     from determined._import_path import import_from_path as import_from_path
     from determined._info import ClusterInfo as ClusterInfo
@@ -17,14 +18,16 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined._log import LOG_FORMAT as LOG_FORMAT
     from determined._version import __version__ as __version__
     from determined.errors import InvalidHP as InvalidHP
+    from determined.pytorch._trial import LegacyTrial as LegacyTrial
 
 __getattr__, __dir__, __all__ = _lazy.exports(
     __name__,
-    rooms=("core", "errors", "pytorch"),
+    rooms=("core", "errors", "experimental", "pytorch"),
     names={
         "ClusterInfo": "_info",
         "InvalidHP": "errors",
         "LOG_FORMAT": "_log",
+        "LegacyTrial": "pytorch._trial",
         "RendezvousInfo": "_info",
         "ResourcesInfo": "_info",
         "TrialInfo": "_info",
