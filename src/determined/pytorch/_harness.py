@@ -1,0 +1,88 @@
+"""Runs a trial class without a script, as older experiments do: `entrypoint: module:Class`, or a launcher's `--trial`.
+
+What a script would say to `init()` and `fit()` comes from the experiment config.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from determined import errors
+from determined._info import get_cluster_info
+from determined.pytorch._init import init
+from determined.pytorch._plan import Batch, TrainUnit
+from determined.pytorch._trainer import Trainer
+from determined.pytorch._trial import PyTorchTrial
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train the class that is named."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if len(words) != 1:
+        raise SystemExit(f"usage: python -m {__spec__.name} module:Class")
+    warnings.warn(
+        "An entrypoint module:Class is deprecated: write a script with pytorch.init() and Trainer.fit().",
+        FutureWarning,
+        stacklevel=2,
+    )
+    run(find_class(words[0]))
+
+
+def find_class(spec: str) -> type[PyTorchTrial]:
+    """The trial class that `module:Class` names."""
+    module, colon, name = spec.partition(":")
+    if not (module and colon and name):
+        raise errors.InvalidConfigurationException(f"{spec!r} names no trial class; expected module:Class.")
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise errors.InvalidConfigurationException(
+                f"There is no {name} in {module}, which entrypoint {spec} names."
+            )
+        found = getattr(found, part)
+    if not (isinstance(found, type) and issubclass(found, PyTorchTrial)):
+        raise errors.InvalidConfigurationException(f"{spec} is no PyTorchTrial, so it cannot be an entrypoint.")
+    return found
+
+
+def run(trial_class: type[PyTorchTrial]) -> None:
+    """Train it as the experiment config of this process says."""
+    info = get_cluster_info()
+    config: dict[str, Any] = info.trial._config if info is not None and info.task_type == "TRIAL" else {}
+    optimizations = config.get("optimizations") or {}
+    with init(aggregation_frequency=optimizations.get("aggregation_frequency", 1)) as context:
+        if context.distributed.rank != 0:
+            logging.getLogger().setLevel(logging.DEBUG if config.get("debug") else logging.WARNING)
+        context.default_fp16_compression = bool(optimizations.get("gradient_compression", False))
+        context.default_average_aggregated_gradients = bool(optimizations.get("average_aggregated_gradients", True))
+        hparams = info.trial.hparams if config and info is not None else {}
+        Trainer(trial_class(context), context).fit(**fit_arguments(config, hparams))
+
+
+def fit_arguments(config: Mapping[str, Any], hparams: Mapping[str, Any]) -> dict[str, Any]:
+    """What the fields of an experiment config are called in `fit()`. Length and checkpoint it finds by itself."""
+    batch_size = hparams.get("global_batch_size")
+    return {
+        "checkpoint_period": _period(config.get("min_checkpoint_period"), batch_size),
+        "validation_period": _period(config.get("min_validation_period"), batch_size),
+        "reporting_period": Batch(config.get("scheduling_unit") or 100),
+        "checkpoint_policy": config.get("checkpoint_policy") or "best",
+        "step_zero_validation": bool(config.get("perform_initial_validation", False)),
+        "profiling_enabled": bool((config.get("profiling") or {}).get("enabled", False)),
+    }
+
+
+def _period(section: Mapping[str, int] | None, global_batch_size: int | None) -> TrainUnit | None:
+    """One of batches, records and epochs; 0 is never."""
+    if not section or not any(section.values()):
+        return None
+    return TrainUnit._from_values(**section, global_batch_size=global_batch_size)
+
+
+if __name__ == "__main__":
+    main()
