@@ -60,7 +60,7 @@ def test_fields_of_the_config():
 
 
 def test_a_class_is_trained():
-    """D.2: built with the context only, for the length of the searcher, with its aggregation; a warning says it is old."""
+    """D.2: built with the context only, for the length of the searcher, with its aggregation; it warns."""
     config: dict[str, Any] = {
         "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": 4}},
         "optimizations": {"aggregation_frequency": 2, "average_aggregated_gradients": False},
