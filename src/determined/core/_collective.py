@@ -83,6 +83,11 @@ class Channel:
                 outcome = self._await_outcome(call)
             return load(_value(outcome), call, self.chief.rank)
 
+    def meet(self, operation: str, seconds: float) -> None:
+        """Wait until every rank is here, no longer than this."""
+        with self._one.turn, self._one.hurried(seconds):
+            self.allgather(operation, None)
+
     def absent(self, patience: float) -> list[str]:
         """Who has left or ended, in words."""
         return self._one.absent(patience)

@@ -352,6 +352,11 @@ class DistributedContext:
         if failures:
             raise CollectiveError(f"{'; '.join(failures)}. See the output of that rank.")
 
+    def _meet(self, operation: str, seconds: float) -> None:
+        """Wait until every rank is at this same point, which has a name of its own in errors. Collective."""
+        if self._channel is not None:
+            self._channel.meet(operation, seconds)
+
     def _absent(self, patience: float) -> list[str]:
         """Which ranks have left or ended, in words; waits up to `patience` seconds for the first of them."""
         return [] if self._channel is None else self._channel.absent(patience)

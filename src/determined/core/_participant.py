@@ -68,6 +68,15 @@ class Participant:
         path = self.session.path(scope, rank)
         return read(self.session, path, self.connection.get(path), rank).header
 
+    @contextlib.contextmanager
+    def hurried(self, seconds: float) -> Iterator[None]:
+        """Inside, wait no longer than this for another rank."""
+        usual, self._timeout = self._timeout, min(seconds, self._timeout)
+        try:
+            yield
+        finally:
+            self._timeout = usual
+
     # When a call cannot end well.
 
     @contextlib.contextmanager

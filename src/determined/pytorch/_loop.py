@@ -19,6 +19,9 @@ from determined.pytorch._plan import Due
 
 logger = logging.getLogger("determined.pytorch")
 
+LEAVING_SECONDS = 60.0
+"""How long a rank that leaves in the middle waits for the others to do the same."""
+
 
 def run(fit: Fit) -> None:
     """Train, and leave in the way that whatever ended it asks for. Collective."""
@@ -127,6 +130,8 @@ def report(fit: Fit, due: Due) -> None:
 
 def leave(fit: Fit, *, saves: bool) -> None:
     """End before the plan is complete: report what is unreported, and save if that is wanted. Collective."""
+    # Whoever is not here by then trains on, perhaps waiting for our gradients, and will not come.
+    fit.context.distributed._meet("leaving fit", LEAVING_SECONDS)
     with contextlib.suppress(ShouldExit):  # a hook that asks again for what is happening anyway
         report_rest(fit)
     if saves:
