@@ -12,6 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+# Shared helpers explain their failed assertions as tests do.
+pytest.register_assert_rewrite("tests.contracts.storage", "tests.ranks", "tests.trials")
+
 # pytest says here which test runs; torch's compiler, which optimizers load, where its cache is.
 NOT_OURS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"}
 GRACE_SECONDS = 3.0
