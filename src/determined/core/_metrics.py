@@ -19,6 +19,8 @@ logger = logging.getLogger("determined.core")
 
 KEPT_REPORTS = 10_000
 """How many reports are kept while the link is unavailable; then the oldest are lost, and counted."""
+LINGER_SECONDS = 0.2
+"""Reports that come within this time of each other leave together: a fast loop makes hundreds a second."""
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 LAST_CHANCE_SECONDS = 5.0
 NOTICE_SECONDS = 10.0
@@ -50,6 +52,8 @@ class Shipper:
         self._unavailable: errors.LinkUnavailable | None = None
         self._refusal: Exception | None = None
         self._closing = False
+        self._is_hurried = False  # somebody waits for the reports to be delivered
+        self._is_idle = False  # the thread waits for a first report
         self._give_up_at = float("inf")
         self._thread: threading.Thread | None = None
 
@@ -69,13 +73,16 @@ class Shipper:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="determined-reports", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
+            elif self._is_idle:
+                self._changed.notify_all()
 
     def flush(self, timeout: float = 60.0) -> bool:
         """Wait until everything that was put is delivered; False if it could not be in time."""
         deadline = time.monotonic() + timeout
         with self._changed:
             while self._waiting or self._sending:
+                self._is_hurried = True
+                self._changed.notify_all()
                 left = deadline - time.monotonic()
                 if left <= 0 or self._refusal is not None or not self._changed.wait(left):
                     return not (self._waiting or self._sending)
@@ -125,7 +132,11 @@ class Shipper:
             while not self._waiting:
                 if self._closing:
                     return None
+                self._is_idle = True
                 self._changed.wait()
+            self._is_idle = False
+            self._changed.wait_for(lambda: self._closing or self._is_hurried, LINGER_SECONDS)
+            self._is_hurried = False
             reports = list(self._waiting)
             self._waiting.clear()
             self._sending = len(reports)

@@ -45,8 +45,11 @@ def test_a_refusal_is_raised_by_every_later_call() -> None:
         shipper.close()
 
 
-def test_an_unavailable_link_is_retried_until_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_link_is_retried_until_it_is_back(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Decision 4: reports made while the link is away are kept, and delivered in order when it is back."""
+    monkeypatch.setattr(_metrics, "LINGER_SECONDS", 0)
     link = MemoryLink()
     link.trouble = errors.LinkUnavailable("database is locked")
     shipper = Shipper(link)
@@ -93,6 +96,21 @@ def test_memory_is_bounded_while_the_link_is_away(monkeypatch: pytest.MonkeyPatc
     shipper.close()
     assert said(link)[-50:] == [str(i) for i in range(950, 1000)]
     assert len(said(link)) <= 1 + 50 + 50
+
+
+def test_reports_that_come_together_leave_together() -> None:
+    """Decision 4: a fast loop's reports are written in batches, and all the same when somebody waits for them."""
+    link = MemoryLink()
+    sizes: list[int] = []
+    send = link.send
+    link.send = lambda reports: (sizes.append(len(reports)), send(reports))[1]  # type: ignore[method-assign]
+    shipper = Shipper(link)
+    for i in range(100):
+        shipper.put(StatusReport(str(i)))
+    assert shipper.flush(timeout=5)
+    assert said(link) == [str(i) for i in range(100)]
+    assert len(sizes) <= 5
+    shipper.close()
 
 
 def test_without_a_link_no_thread_starts() -> None:
