@@ -35,7 +35,7 @@ class EventFile:
         name = f"events.out.tfevents.{int(time.time()):010d}.+{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
         self.path = directory / name
         self._waiting: list[tuple[str, float, int]] = []
-        self._encoded: list[bytes] = []
+        self._blocks: list[tuple[tuple[str, ...], npt.NDArray[np.uint64], npt.NDArray[np.float64]]] = []
         self._is_begun = False
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
@@ -44,28 +44,29 @@ class EventFile:
 
     def add_rows(self, tags: Sequence[str], first_step: int, rows: npt.NDArray[np.float64]) -> None:
         """Remember scalars of consecutive steps until the next `flush()`: a row per step, a column per tag."""
-        self._encode_waiting()
-        steps = np.arange(first_step, first_step + len(rows), dtype=np.uint64)
-        self._encoded.append(_framed(_events(tags, steps, rows, time.time())))
+        self._gather_waiting()
+        self._blocks.append((tuple(tags), np.arange(first_step, first_step + len(rows), dtype=np.uint64), rows))
 
     def flush(self) -> None:
         """Write what waits into the file."""
-        self._encode_waiting()
-        if not self._encoded:
+        self._gather_waiting()
+        if not self._blocks:
             return
-        encoded, self._encoded = self._encoded, []
+        blocks, self._blocks = self._blocks, []
         with self.path.open("ab") as file:
             if not self._is_begun:
                 self._is_begun = True
                 file.write(_framed(np.frombuffer(_version(time.time()), np.uint8)[None]))
-            file.writelines(encoded)
+            # Neighbours with the same tags, such as the windows of a fast loop, are encoded as one.
+            for tags, alike in itertools.groupby(blocks, key=lambda block: block[0]):
+                _, steps, rows = zip(*alike, strict=True)
+                file.write(_framed(_events(tags, np.concatenate(steps), np.concatenate(rows), time.time())))
 
-    def _encode_waiting(self) -> None:
+    def _gather_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for tags, rows in _alike(waiting):
             steps = np.array([step for step, _ in rows], np.uint64)
-            values = np.array([row for _, row in rows], np.float64)
-            self._encoded.append(_framed(_events(tags, steps, values, time.time())))
+            self._blocks.append((tags, steps, np.array([row for _, row in rows], np.float64)))
 
 
 def _alike(scalars: list[tuple[str, float, int]]) -> Iterable[tuple[tuple[str, ...], list[tuple[int, list[float]]]]]:

@@ -59,6 +59,7 @@ class Fit:
     saves_async: bool = False
     measures_throughput: bool = False
     finish_batch: Callable[[int], None] | None = None
+    events_synced: float = 0.0  # when, by the monotonic clock
     searcher_metric: str | None = None
     validates_first: bool = False
     window_started: float = 0.0

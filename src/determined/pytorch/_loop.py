@@ -19,6 +19,8 @@ from determined.pytorch._plan import Due
 
 logger = logging.getLogger("determined.pytorch")
 
+EVENTS_SECONDS = 1.0
+
 LEAVING_SECONDS = 60.0
 """How long a rank that leaves in the middle waits for the others to do the same."""
 
@@ -52,7 +54,7 @@ def train(fit: Fit) -> None:
             validate(fit)
         if due.checkpoint:
             checkpoint(fit)
-        fit.context.upload_events()
+        sync_events(fit)
         if not due.complete and stop_requested(fit):
             break
     else:  # complete, rather than stopped
@@ -221,6 +223,13 @@ def _invalid_ends_it(fit: Fit) -> Iterator[None]:
     except errors.InvalidHP:
         fit.core.train.report_early_exit(core.EarlyExitReason.INVALID_HP)
         raise ShouldExit(skip_exit_checkpoint=True) from None
+
+
+def sync_events(fit: Fit) -> None:
+    """Bring event files up to date, once a second at most: a fast loop stops more often than anybody looks."""
+    if time.monotonic() - fit.events_synced > EVENTS_SECONDS:
+        fit.events_synced = time.monotonic()
+        fit.context.upload_events()
 
 
 def stop_requested(fit: Fit) -> bool:
