@@ -149,6 +149,9 @@ def test_the_same_script_on_one_and_on_two_processes(tmp_path: Path, home: Path)
     assert sorted(text.count('"validation"') for text in journals) == [1, 1], "one report per run, from the chief"
 
 
+EPOCHS = "150"  # two seconds: long enough to be stopped in the middle, once its reports are seen
+
+
 def run(command: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
 
@@ -167,15 +170,15 @@ def state(storage: Path) -> dict[str, object]:
 
 
 def test_the_example_resumes_bit_for_bit(tmp_path: Path) -> None:
-    """Decision 5: 6 epochs in one go equal 2 epochs, a stop in the middle of an epoch, and a resumed rest."""
+    """Decision 5: training in one go equals training, a stop somewhere in the middle, and a resumed rest."""
     import torch
 
     straight, pieces = tmp_path / "straight", tmp_path / "pieces"
-    out = run_example("--epochs", "6", "--storage", str(straight), cwd=tmp_path)
+    out = run_example("--epochs", EPOCHS, "--storage", str(straight), cwd=tmp_path)
     assert "validation accuracy" in out
     assert str(straight) in out.replace("\n", "")
     with subprocess.Popen(
-        [sys.executable, str(EXAMPLE), "--batch-size", "64", "--epochs", "6", "--storage", str(pieces)],
+        [sys.executable, str(EXAMPLE), "--batch-size", "64", "--epochs", EPOCHS, "--storage", str(pieces)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=tmp_path,
@@ -185,7 +188,7 @@ def test_the_example_resumes_bit_for_bit(tmp_path: Path) -> None:
         assert process.wait(30) == 0
     assert journal
     stopped_at = state(pieces)["batches_trained"]
-    out = run_example("--epochs", "6", "--storage", str(pieces), "--resume", "latest", cwd=tmp_path)
+    out = run_example("--epochs", EPOCHS, "--storage", str(pieces), "--resume", "latest", cwd=tmp_path)
     assert f"Resumed after batch {stopped_at}." in out
     first, second = state(straight), state(pieces)
     assert first["batches_trained"] == second["batches_trained"]
