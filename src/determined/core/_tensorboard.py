@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import numbers
+import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from determined.store.messages import MetricReport, Report
 
@@ -79,3 +80,27 @@ class EventFiles:
         for scalar in found:
             self._file.add_scalar(*scalar)
         self._file.flush()
+
+
+P = TypeVar("P", bound="str | PurePath")
+
+_TOOLS = (
+    "dcn_collective_stats", "framework_op_stats", "hlo_proto", "input_pipeline", "input_pipeline_analyzer",
+    "kernel_stats", "memory_profile", "memory_viewer", "op_profile", "overview_page", "pod_viewer",
+    "tensorflow_stats", "tf_data_bottleneck_analysis", "trace", r"pt\.trace", "xplane",
+)  # fmt: skip
+_PROFILE = re.compile(rf"(?P<host>.+?)(?P<rest>(\.\d+)?\.({'|'.join(_TOOLS)})\.(pb|json)(\.gz)?)")
+
+
+def rank_aware_path(path: P, rank: int) -> P:
+    """`a/host.pt.trace.json` is `a/host#3.pt.trace.json` for rank 3; files that no profiler wrote keep their name.
+
+    Example::
+
+        rank_aware_path(Path("a/host.input_pipeline.pb"), 3)
+    """
+    known = PurePath(path)
+    found = _PROFILE.fullmatch(known.name)
+    if found is None:
+        return path
+    return type(path)(known.with_name(f"{found['host']}#{rank}{found['rest']}"))

@@ -14,6 +14,7 @@ from torch import nn
 from determined import core, errors
 from determined._info import TrialInfo
 from determined.core._context import _dummy_init
+from determined.core._tensorboard import rank_aware_path
 from determined.pytorch import _precision
 from determined.pytorch._gradients import Gradients, distribute
 from determined.pytorch._hparams import sample_hparams
@@ -22,7 +23,7 @@ from determined.pytorch._models import plain_model
 from determined.pytorch._position import Position
 from determined.pytorch._reducer import _PyTorchReducerContext
 from determined.pytorch._to_device import to_device
-from determined.pytorch._writer import EventWriter, all_but_events, everything, name_by_rank
+from determined.pytorch._writer import EventWriter, all_but_events, everything
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -572,7 +573,7 @@ class PyTorchTrialContext:
         if self._logs_to_tensorboard:
             self._writer.rotate()
             self._core.train.upload_tensorboard_files(
-                everything if self.distributed.rank == 0 else all_but_events, name_by_rank
+                everything if self.distributed.rank == 0 else all_but_events, rank_aware_path
             )
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:

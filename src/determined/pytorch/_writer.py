@@ -92,10 +92,3 @@ def everything(path: Path) -> bool:  # noqa: ARG001 - what a selector gets
 def all_but_events(path: Path) -> bool:
     """Select profiles and the like: event files are the chief's to bring."""
     return ".tfevents." not in path.name
-
-
-def name_by_rank(path: Path, rank: int) -> Path:
-    """Profiles of all ranks end up in one directory, so their names say whose they are."""
-    stem, suffix, _ = path.name.partition(_TRACE)
-    worker, dot, moment = stem.rpartition(".")  # a host's name may have dots too
-    return path.with_name(f"{worker}#{rank}{dot}{moment}{suffix}") if suffix and worker else path

@@ -10,7 +10,8 @@ import pytest
 
 from determined.core import DistributedContext
 from determined.core._event_file import EventFile
-from determined.pytorch._writer import EventWriter, all_but_events, name_by_rank
+from determined.core._tensorboard import rank_aware_path
+from determined.pytorch._writer import EventWriter, all_but_events
 from tests.unit.pytorch.contexts import make_context
 
 
@@ -125,9 +126,9 @@ def test_a_missing_package_is_named(monkeypatch):
 def test_profiles_say_whose_they_are():
     """8.2: other ranks bring everything but event files; traces get the rank behind the worker's name."""
     trace = Path("plugins/host.example.org_12.345.pt.trace.json")
-    assert name_by_rank(trace, 3) == Path("plugins/host.example.org_12#3.345.pt.trace.json")
+    assert rank_aware_path(trace, 3) == Path("plugins/host.example.org_12#3.345.pt.trace.json")
     event = Path("events.out.tfevents.1.host.2.0")
-    assert name_by_rank(event, 3) == event
+    assert rank_aware_path(event, 3) == event
     assert (all_but_events(trace), all_but_events(event)) == (True, False)
 
 
