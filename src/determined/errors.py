@@ -19,6 +19,7 @@ Each derives from `DeterminedError` and, where one fits, from a builtin too, so 
     ├── CheckpointDamaged    RuntimeError   its files are not the ones that were saved
     ├── InvalidCheckpointException      a checkpoint that cannot be mapped to a model
     ├── NoDirectStorageAccess           no credentials, or access denied
+    ├── SearchError          ValueError     a search was asked, or answered, something that cannot be
     └── LinkUnavailable      ConnectionError  the place reports go to cannot be reached now; they are kept and retried
 """
 
@@ -106,6 +107,10 @@ class InvalidCheckpointException(DeterminedError):
 
 class NoDirectStorageAccess(DeterminedError):
     """The storage refused us: no credentials, or access denied."""
+
+
+class SearchError(DeterminedError, ValueError):
+    """A search was given something it cannot work with, or a search method of the user's returned such a thing."""
 
 
 class LinkUnavailable(DeterminedError, ConnectionError):
