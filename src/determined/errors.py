@@ -6,6 +6,7 @@ Each derives from `DeterminedError` and, where one fits, from a builtin too, so 
     ├── InvalidHP                       the trial found its hyperparameters unusable; the process ends with status 0
     ├── InvalidExperimentException      wrong use of the trial or context API
     │   ├── InvalidConfigurationException
+    │   │   └── ConfigError      ValueError     ... for the reasons listed, all of them at once
     │   ├── InvalidDataTypeException
     │   └── InvalidModelException
     ├── InternalException               asked too early, for example for the batch before the first batch
@@ -52,6 +53,10 @@ class InvalidExperimentException(DeterminedError):
 
 class InvalidConfigurationException(InvalidExperimentException):
     """The experiment configuration cannot work."""
+
+
+class ConfigError(InvalidConfigurationException, ValueError):
+    """An experiment file, or a value given for it, that cannot be used. The message lists every reason there is."""
 
 
 class InvalidDataTypeException(InvalidExperimentException):
