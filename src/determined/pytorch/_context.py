@@ -15,8 +15,8 @@ from determined import core, errors
 from determined._info import TrialInfo
 from determined.core._context import _dummy_init
 from determined.core._tensorboard import rank_aware_path
-from determined.pytorch import _precision
-from determined.pytorch._gradients import Gradients, distribute
+from determined.pytorch import _ddp, _precision
+from determined.pytorch._gradients import Gradients
 from determined.pytorch._hparams import sample_hparams
 from determined.pytorch._lr_scheduler import LRScheduler, stepping
 from determined.pytorch._models import plain_model
@@ -246,6 +246,7 @@ class PyTorchTrialContext:
             raise errors.InvalidModelException(
                 f"wrap_model() got a {type(model).__name__}, expected a torch.nn.Module."
             )
+        _ddp.check_options(ddp_kwargs)
         wrapped: Any = model
         if self.is_managed:
             wrapped = model.to(self.device)
@@ -253,7 +254,7 @@ class PyTorchTrialContext:
             wrapped = self.autocast_forward_pass(wrapped)
         if self.is_managed and self.distributed.size > 1:
             self._check_process_group()
-            wrapped = distribute(wrapped, self.device, **ddp_kwargs)
+            wrapped = _ddp.distribute(wrapped, self.device, **ddp_kwargs)
         self.models.append(wrapped)
         self.gradients.add_model(wrapped)
         result: Model = wrapped
@@ -283,7 +284,7 @@ class PyTorchTrialContext:
             fp16_compression = self.default_fp16_compression
         if average_aggregated_gradients is None:
             average_aggregated_gradients = self.default_average_aggregated_gradients
-        compression = torch.float16 if fp16_compression is True else fp16_compression or None
+        compression = _ddp.compression_type(fp16_compression)
         alone = not self.is_managed or self.distributed.size == 1
         if not any(optimizer is known for known in self.optimizers):
             self.optimizers.append(optimizer)

@@ -13,50 +13,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from determined import errors
+from determined.pytorch import _ddp
+from determined.pytorch._ddp import DistributedModel as DistributedModel
 from determined.pytorch._position import Position
 
 Clip = Callable[[Any], Any]
 Closure = Callable[[], Any]
-
-
-class DistributedModel(DistributedDataParallel):
-    """DDP that answers for the attributes of the module inside, so that a trial need not know of it."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name == "module":
-                raise
-            return getattr(super().__getattr__("module"), name)
-
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """DDP's; but without gradients no rank needs another, so that one may look at more batches than the rest."""
-        if torch.is_grad_enabled():
-            return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
-        shares, self.require_forward_param_sync = self.require_forward_param_sync, False
-        try:
-            return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
-        finally:
-            self.require_forward_param_sync = shares
-
-    def share_buffers(self) -> None:
-        """Give every rank the chief's buffers, as the next forward pass with gradients would. Collective."""
-        if self.broadcast_buffers:
-            for name, buffer in self.module.named_buffers():
-                if name not in self.parameters_to_ignore:
-                    torch.distributed.broadcast(buffer.detach(), src=0, group=self.process_group)
-
-
-def distribute(model: nn.Module, device: torch.device, **ddp_options: Any) -> nn.Module:
-    """The model, kept equal on all ranks: in DDP, or merely made equal now if it has nothing to train. Collective."""
-    if any(parameter.requires_grad for parameter in model.parameters()):
-        if device.type != "cpu":
-            ddp_options.setdefault("device_ids", [device])
-        return DistributedModel(model, **ddp_options)
-    for tensor in (*model.parameters(), *model.buffers()):
-        torch.distributed.broadcast(tensor.detach(), src=0)
-    return model
 
 
 @dataclasses.dataclass
@@ -65,6 +27,7 @@ class _Registered:
 
     optimizer: Any
     averages: bool
+    compression: torch.dtype | None
     clears_plainly: bool  # its zero_grad() is torch's, so gradients can be dropped without calling it
 
 
@@ -90,6 +53,8 @@ class Gradients:
         """Take note of a model that may exchange gradients."""
         if isinstance(model, DistributedDataParallel):
             self._distributed.append(model)
+            for entry in self._registered.values():
+                self._compress(entry)
 
     def add_optimizer(self, optimizer: Any, averages: bool, compression: torch.dtype | None = None) -> None:
         """Take note of an optimizer that will step.
@@ -102,9 +67,8 @@ class Gradients:
         clears_plainly = isinstance(optimizer, Optimizer) and (
             type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)
         )
-        self._registered[id(optimizer)] = _Registered(optimizer, averages, clears_plainly)
-        if compression is not None:
-            self._compress(optimizer, compression)
+        self._registered[id(optimizer)] = entry = _Registered(optimizer, averages, compression, clears_plainly)
+        self._compress(entry)
 
     def is_update(self, batch_idx: int) -> bool:
         """Whether optimizers step on this batch."""
@@ -234,19 +198,20 @@ class Gradients:
             for entry in self._registered.values()
         ]
 
-    def _compress(self, optimizer: Any, dtype: torch.dtype) -> None:
-        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    def check_exchanged(self) -> None:
+        """Refuse to go on if gradients of the last batch did not reach every rank. Collective."""
+        for model in self._distributed:
+            if isinstance(model, DistributedModel):
+                model.check_exchanged()
 
-        hooks: dict[torch.dtype, Any] = {
-            torch.float16: default_hooks.fp16_compress_hook,
-            torch.bfloat16: default_hooks.bf16_compress_hook,
-        }
-        if dtype not in hooks:
-            raise ValueError(f"fp16_compression={dtype}: use True for float16, or torch.bfloat16.")
-        trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    def _compress(self, entry: _Registered) -> None:
+        """Have the gradients of this optimizer travel as it asks for, with those of models that it trains a part of."""
+        if entry.compression is None:
+            return
+        trained = {id(parameter) for group in entry.optimizer.param_groups for parameter in group["params"]}
         for model in self._distributed:
             if any(id(parameter) in trained for parameter in model.parameters()):
-                model.register_comm_hook(None, hooks[dtype])
+                _ddp.compress(model, entry.compression)
 
 
 def average_waiting(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

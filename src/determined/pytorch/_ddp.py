@@ -1,0 +1,164 @@
+"""One model on several ranks: DDP with the options a trial asks for, and errors that say what to change in it.
+
+When gradients are added up and when optimizers step is not decided here but in `_gradients`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from determined import errors
+
+# How torch begins when the backward pass before did not reach every parameter, and where it lists them.
+_UNFINISHED = "Expected to have finished reduction in the prior iteration"
+_MISSED = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+class DistributedModel(DistributedDataParallel):
+    """DDP that answers for the attributes of the module inside, so that a trial need not know of it."""
+
+    compression: torch.dtype | None = None
+    """In what gradients travel, if not as they are. Set by `compress()`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module":
+                raise
+            return getattr(super().__getattr__("module"), name)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """DDP's; but without gradients no rank needs another, so that one may look at more batches than the rest."""
+        if torch.is_grad_enabled():
+            try:
+                return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
+            except RuntimeError as failed:
+                self._explain(failed)
+                raise
+        shares, self.require_forward_param_sync = self.require_forward_param_sync, False
+        try:
+            return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
+        finally:
+            self.require_forward_param_sync = shares
+
+    def share_buffers(self) -> None:
+        """Give every rank the chief's buffers, as the next forward pass with gradients would. Collective."""
+        if self.broadcast_buffers:
+            for name, buffer in self.module.named_buffers():
+                if name not in self.parameters_to_ignore:
+                    dist.broadcast(buffer.detach(), src=0, group=self.process_group)
+
+    def check_exchanged(self) -> None:
+        """Refuse to go on if the last gradients did not reach every rank. Collective.
+
+        DDP finds out in the next forward pass; but what is saved before that would be the parameters of one rank, and
+        not those of the others.
+        """
+        try:
+            self.reducer._rebuild_buckets()  # what DDP begins a forward pass with
+        except RuntimeError as failed:
+            self._explain(failed)
+            raise
+
+    def _explain(self, failed: RuntimeError) -> None:
+        """Raise torch's complaint about parameters without a gradient in the words of a trial; others are left."""
+        text = str(failed)
+        if _UNFINISHED not in text:
+            return
+        trained = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
+        found = _MISSED.search(text)
+        missed = [trained[int(index)] for index in found[1].split() if int(index) < len(trained)] if found else []
+        listed = ", ".join(missed[:8]) + (f" and {len(missed) - 8} more" if len(missed) > 8 else "")
+        raise errors.InvalidExperimentException(
+            f"The last loss needed only a part of {type(self.module).__name__}: {listed or 'some parameters'} got no "
+            "gradient, so ranks could not exchange all of them. Use context.wrap_model(model, "
+            "find_unused_parameters=True), or freeze what is not trained with requires_grad_(False) before."
+        ) from failed
+
+
+def distribute(model: nn.Module, device: torch.device, **ddp_options: Any) -> nn.Module:
+    """The model, kept equal on all ranks: in DDP, or merely made equal now if it has nothing to train. Collective."""
+    if any(parameter.requires_grad for parameter in model.parameters()):
+        if device.type != "cpu":
+            ddp_options.setdefault("device_ids", [device])
+        return DistributedModel(model, **ddp_options)
+    for tensor in (*model.parameters(), *model.buffers()):
+        dist.broadcast(tensor.detach(), src=0)
+    return model
+
+
+def check_options(names: Iterable[str]) -> None:
+    """Refuse keywords that DDP does not know, also where there is one process and it will not be asked."""
+    known = set(inspect.signature(DistributedDataParallel).parameters) - {"module"}
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"It takes {', '.join(sorted(known))}."
+            raise errors.InvalidExperimentException(
+                f"wrap_model() got {name!r}, which is no option of DistributedDataParallel. {hint}"
+            )
+
+
+def compression_type(wish: bool | torch.dtype | None) -> torch.dtype | None:
+    """What `fp16_compression` asks for: True is float16; None and False are nothing."""
+    if wish is None or wish is False:
+        return None
+    if wish is True:
+        return torch.float16
+    if wish not in _HALVES:
+        raise ValueError(f"fp16_compression={wish!r}: use True for float16, or torch.bfloat16.")
+    return wish
+
+
+def compress(model: DistributedDataParallel, dtype: torch.dtype) -> None:
+    """Have a model's gradients travel in half the size. Collective."""
+    known = getattr(model, "compression", None)
+    if known is dtype:  # another optimizer of the same model has asked for it
+        return
+    if known is not None:
+        raise errors.InvalidExperimentException(
+            f"Two optimizers of one {type(model.module).__name__} ask for gradients in {known} and in {dtype}, and "
+            "they travel together. Pass the same fp16_compression to both wrap_optimizer()."
+        )
+    _try_out(model, dtype)
+    model.register_comm_hook(model.process_group, _exchange_in(dtype))
+    if isinstance(model, DistributedModel):
+        model.compression = dtype
+
+
+def _try_out(model: DistributedDataParallel, dtype: torch.dtype) -> None:
+    """Whether this backend, in this build of torch, can add such numbers; better now than in the first batch."""
+    device = next(model.module.parameters()).device
+    try:
+        dist.all_reduce(torch.zeros(1, dtype=dtype, device=device), group=model.process_group)
+    except (RuntimeError, TypeError, ValueError) as failed:
+        said = str(failed).strip().split("\n")[0]
+        if "type" not in said.lower():
+            raise
+        raise errors.InvalidExperimentException(
+            f"fp16_compression: {dist.get_backend(model.process_group)} of torch {torch.__version__} cannot add "
+            f"gradients in {dtype} ({said}). Leave fp16_compression out, or ask for the other of {_HALVES}."
+        ) from failed
+
+
+def _exchange_in(dtype: torch.dtype) -> Callable[..., Any]:
+    # torch has hooks for this, but refuses bfloat16 wherever there is no NCCL; and they make the mean after the
+    # conversion, where it may not fit any more. DDP looks at annotations, and wants none or its own.
+    def exchange(group, bucket):  # type: ignore[no-untyped-def]
+        gradients = bucket.buffer()
+        half = gradients.div_(group.size()).to(dtype)
+        exchanged = dist.all_reduce(half, group=group, async_op=True).get_future()
+        return exchanged.then(lambda done: gradients.copy_(done.value()[0]))
+
+    return exchange
