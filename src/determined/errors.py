@@ -21,7 +21,14 @@ Each derives from `DeterminedError` and, where one fits, from a builtin too, so 
     ├── InvalidCheckpointException      a checkpoint that cannot be mapped to a model
     ├── NoDirectStorageAccess           no credentials, or access denied
     ├── SearchError          ValueError     a search was asked, or answered, something that cannot be
+    ├── NotFound             LookupError    no experiment, trial, checkpoint, ... of that id or name in this store
+    ├── Refused              RuntimeError   the store's own rules forbid it; nothing was changed
+    │   └── StaleAttempt                    a process reports for a trial that a newer process has taken over
+    ├── InvalidValue         ValueError     a name, a label or a piece of metadata that the store cannot keep
+    ├── StoreError           RuntimeError   the store cannot be used
+    │   └── StoreTooNew                     it was written by a later version of this package
     └── LinkUnavailable      ConnectionError  the place reports go to cannot be reached now; they are kept and retried
+        └── StoreUnavailable            ... because the database is locked, full, read-only or gone for now
 """
 
 from __future__ import annotations
@@ -120,3 +127,31 @@ class SearchError(DeterminedError, ValueError):
 
 class LinkUnavailable(DeterminedError, ConnectionError):
     """The place that reports go to cannot be reached now. Reports are kept and retried; training goes on."""
+
+
+class StoreUnavailable(LinkUnavailable):
+    """The store cannot be used now: locked, read-only, out of space, or its server cannot be reached. It may pass."""
+
+
+class StoreError(DeterminedError, RuntimeError):
+    """The store cannot be used, and waiting does not help."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a later version of this package."""
+
+
+class NotFound(DeterminedError, LookupError):
+    """There is no such thing in this store."""
+
+
+class Refused(DeterminedError, RuntimeError):
+    """The rules of the store forbid it; nothing was changed."""
+
+
+class StaleAttempt(Refused):
+    """A newer attempt of the trial has begun, so this one can no longer report."""
+
+
+class InvalidValue(DeterminedError, ValueError):
+    """A name, a label or a piece of metadata that the store cannot keep."""
