@@ -256,18 +256,22 @@ metrics = sa.Table(
     sa.Index(None, "trial_id", "metric_group", "archived", "steps"),
 )
 
-metric_series = sa.Table(  # one curve
+metric_series = sa.Table(  # one metric of a trial: its curve, and what its summary says
     "metric_series",
     metadata,
     _id(),
     _below("trials"),
     sa.Column("metric_group", sa.String(64), nullable=False),
     sa.Column("name", sa.Text, nullable=False),
+    sa.Column("type", sa.String(16), nullable=False),  # number, string, boolean, date, object, array, null, mixed
+    sa.Column("last", sa.Text, nullable=False),  # JSON: the value at the greatest step
+    sa.Column("last_steps", sa.BigInteger),  # null: only samples that belong to no step
     _count("points"),
+    sa.Column("rollup", sa.Text, nullable=False),  # JSON: the total, and the cells that are not full yet (cells.py)
     sa.UniqueConstraint("trial_id", "metric_group", "name"),
 )
 
-metric_cells = sa.Table(  # roll-ups: `cell` n of level k sums up the points n * width(k) ... of a curve
+metric_cells = sa.Table(  # full roll-ups: `cell` n of level k sums up the points n * width(k) ... of a curve
     "metric_cells",
     metadata,
     sa.Column("series_id", Id, sa.ForeignKey("metric_series.id", ondelete="CASCADE"), nullable=False),
@@ -280,7 +284,7 @@ metric_cells = sa.Table(  # roll-ups: `cell` n of level k sums up the points n *
     sa.Column("min", Real),
     sa.Column("max", Real),
     sa.Column("sum", Real),
-    sa.PrimaryKeyConstraint("series_id", "level", "cell"),
+    sa.PrimaryKeyConstraint("series_id", "level", "first_steps"),
     sqlite_with_rowid=False,
 )
 
