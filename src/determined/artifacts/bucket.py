@@ -3,6 +3,7 @@
     <prefix>/<storage id>/...                          the user's files and metadata.json, nothing else
     <prefix>/.artifacts/manifests/<id>.json            sizes and checksums; the checkpoint exists while this does
     <prefix>/.artifacts/pending/<id>/<token>.json      somebody is writing or deleting that checkpoint, or crashed at it
+    <prefix>/.artifacts/reading/<id>/<token>.json      somebody is reading it, or crashed at it
 
 Objects under an id that has neither are a checkpoint of the original product.
 """
@@ -10,16 +11,17 @@ Objects under an id that has neither are a checkpoint of the original product.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import json
 import logging
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from determined.artifacts import tree
+from determined.artifacts import lease, tree
 from determined.artifacts.driver import Driver, Found
 from determined.artifacts.manifest import DIRECTORY, FileEntry, Manifest
 from determined.artifacts.paths import (
@@ -161,8 +163,28 @@ class BucketStorage(Storage):
                     self.driver.put_directory(home + path)
         self.driver.remove([home + path for path in self.objects(storage_id) if path not in keep])
 
+    def _reading_prefix(self, storage_id: str) -> str:
+        return f"{self._records}reading/{check_storage_id(storage_id)}/"
+
+    @contextlib.contextmanager
+    def reading(self, storage_id: str) -> Iterator[Callable[[], None]]:
+        note = lease.Note(self.driver, self._reading_prefix(storage_id))
+        note.renew()
+        try:
+            yield note.renew
+        finally:
+            note.remove()
+
+    def delete_unread(self, storage_id: str) -> bool:
+        notes = self.driver.find(self._reading_prefix(storage_id))
+        if any(self._clock() - note.written < lease.NOTE_SECONDS for note in notes.values()):
+            return False
+        self.delete(storage_id)
+        self.driver.remove(builtins.list(notes))
+        return True
+
     def sweep(self, older_than: timedelta = ABANDONED_AFTER) -> builtins.list[str]:
-        removed = []
+        removed = self._sweep_notes(older_than)
         for name in self.driver.children(f"{self._records}pending/"):
             storage_id = name.removesuffix("/")
             if not _is_id(storage_id) or not self._is_older(storage_id, older_than):
@@ -177,6 +199,13 @@ class BucketStorage(Storage):
             else:
                 removed.append(f"pending/{storage_id}")
         return removed
+
+    def _sweep_notes(self, older_than: timedelta) -> builtins.list[str]:
+        age = max(older_than.total_seconds(), lease.NOTE_SECONDS)
+        notes = self.driver.find(f"{self._records}reading/")
+        old = [key for key, note in notes.items() if self._clock() - note.written >= age]
+        self.driver.remove(old)
+        return [key.removeprefix(self._records) for key in old]
 
     def _is_older(self, storage_id: str, age: timedelta) -> bool:
         found = [*self.driver.find(self.pending_prefix(storage_id)).values()]

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from determined.artifacts import tree
+from determined.artifacts import lease, tree
 from determined.artifacts.manifest import DIRECTORY, FileEntry, Manifest
 from determined.artifacts.paths import (
     check_path,
@@ -156,6 +156,20 @@ class DirectoryStorage(Storage):
         for name in found:
             tree.remove(self.records / "trash" / name)
         return [f"trash/{name}" for name in found]
+
+    @contextlib.contextmanager
+    def reading(self, storage_id: str) -> Iterator[Callable[[], None]]:
+        with lease.locked(self._lockable(storage_id), alone=False):
+            yield lambda: None
+
+    def delete_unread(self, storage_id: str) -> bool:
+        with lease.locked(self._lockable(storage_id), alone=True) as is_free:
+            if is_free:
+                self.delete(storage_id)
+            return is_free
+
+    def _lockable(self, storage_id: str) -> Sequence[Path]:
+        return self.manifest_path(check_storage_id(storage_id)), self.root / storage_id
 
     def sweep(self, older_than: timedelta = ABANDONED_AFTER) -> builtins.list[str]:
         removed = []

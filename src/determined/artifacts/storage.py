@@ -7,7 +7,8 @@ import logging
 import secrets
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
@@ -105,6 +106,17 @@ class Storage(ABC):
         """
 
     @abstractmethod
+    def reading(self, storage_id: str) -> AbstractContextManager[Callable[[], None]]:
+        """Keep a checkpoint from `delete_unread` for the length of the block; see `lease` for what that covers.
+
+        Never fails, also if there is no such checkpoint. Yields what to call now and then in a long block.
+        """
+
+    @abstractmethod
+    def delete_unread(self, storage_id: str) -> bool:
+        """Delete a checkpoint unless somebody is reading it, and say whether it is gone."""
+
+    @abstractmethod
     def sweep(self, older_than: timedelta = ABANDONED_AFTER) -> builtins.list[str]:
         """Remove what crashed writers left behind, if nothing in it changed for `older_than`.
 
@@ -139,15 +151,17 @@ class Storage(ABC):
         they are selected or not; selecting a directory does not select what it holds. If nothing is selected, `target`
         is not made.
         """
-        manifest = self.manifest(storage_id)
-        chosen = [path for path in manifest.files if selector is None or selector(path)]
-        for path in chosen:
-            place = tree.inside(target, path)
-            if path.endswith("/"):
-                place.mkdir(parents=True, exist_ok=True)
-            else:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                self._fetch_file(manifest, path, place)
+        with self.reading(storage_id) as still_reading:
+            manifest = self.manifest(storage_id)
+            chosen = [path for path in manifest.files if selector is None or selector(path)]
+            for path in chosen:
+                place = tree.inside(target, path)
+                if path.endswith("/"):
+                    place.mkdir(parents=True, exist_ok=True)
+                else:
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    self._fetch_file(manifest, path, place)
+                    still_reading()
 
     def _fetch_file(self, manifest: Manifest, path: str, place: Path) -> None:
         temporary = place.with_name(f".fetch-{secrets.token_hex(8)}")

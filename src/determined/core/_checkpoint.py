@@ -176,27 +176,29 @@ class CheckpointContext:
             CheckpointDamaged: Its files are not the ones that were saved.
         """
         is_shared = DownloadMode(download_mode) is DownloadMode.LocalWorkersShareDownload
-        if self._storage.is_direct:
-            if selector is not None:
-                logger.warning("restore_path: %s is read in place, so the selector is ignored.", self._storage.url)
-            temporary = None
-            look = functools.partial(self._storage.directory, storage_id)
-            path = self._distributed.run_on_local_chief(look) if is_shared else look()
-        else:
-            path, temporary = self._download_temporarily(storage_id, is_shared, selector)
-        try:
-            yield path
-        except Exception as failed:
-            if is_shared and not isinstance(failed, errors.CollectiveError):
-                with contextlib.suppress(errors.CollectiveError):
-                    self._distributed.allgather_local(None)
-            raise
-        else:
-            if is_shared:
-                self._distributed.allgather_local(None)  # nobody reads any more
-        finally:
-            if temporary is not None:
-                shutil.rmtree(temporary, ignore_errors=True)
+        # What is read in place has to stay there until we are done: see artifacts/lease.py.
+        with self._storage.reading(storage_id) if self._storage.is_direct else contextlib.nullcontext():
+            if self._storage.is_direct:
+                if selector is not None:
+                    logger.warning("restore_path: %s is read in place, so the selector is ignored.", self._storage.url)
+                temporary = None
+                look = functools.partial(self._storage.directory, storage_id)
+                path = self._distributed.run_on_local_chief(look) if is_shared else look()
+            else:
+                path, temporary = self._download_temporarily(storage_id, is_shared, selector)
+            try:
+                yield path
+            except Exception as failed:
+                if is_shared and not isinstance(failed, errors.CollectiveError):
+                    with contextlib.suppress(errors.CollectiveError):
+                        self._distributed.allgather_local(None)
+                raise
+            else:
+                if is_shared:
+                    self._distributed.allgather_local(None)  # nobody reads any more
+            finally:
+                if temporary is not None:
+                    shutil.rmtree(temporary, ignore_errors=True)
 
     def delete(self, storage_id: str) -> None:
         """Remove a checkpoint. One that is gone already is no error."""

@@ -91,7 +91,7 @@ def test_policy_is_asked_for() -> None:
 @pytest.mark.parametrize("number", [-1, 1.5, "2", True])
 def test_only_whole_numbers(number: object) -> None:
     """1.5: the numbers are whole and not negative."""
-    with pytest.raises(ConfigError, match="save_trial_best is .* whole number"):
+    with pytest.raises(ConfigError, match=r"save_trial_best is .* whole number"):
         Policy.asked_for({"save_trial_best": number})
 
 
