@@ -2,12 +2,115 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
 import click
 
 from determined._version import __version__
+from determined.cli.connection import Settings
+from determined.cli.groups import HELP_NAMES, Group, Late
+from determined.cli.terminal import ReaderGone, complain
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 3
+
+NOUNS = {
+    "experiment": Late("determined.cli.experiment:experiment", "Runs and searches: list, describe, label.", ("e",)),
+    "trial": Late("determined.cli.trial:trial", "Single trainings: logs, metrics, curves.", ("t",)),
+    "checkpoint": Late("determined.cli.checkpoint:checkpoint", "Saved weights: list, download, verify.", ("c",)),
+    "compare": Late("determined.cli.compare:compare", "What differs between runs, and which was best."),
+    "model": Late("determined.cli.model:model", "The model registry: names for checkpoints.", ("m",)),
+    "tensorboard": Late("determined.cli.tensorboard:tensorboard", "Start TensorBoard on runs.", ("tb",)),
+    "workspace": Late("determined.cli.workspace:workspace", "Rooms for projects.", ("w",)),
+    "project": Late("determined.cli.project:project", "Folders for experiments.", ("p",)),
+    "preview-search": Late("determined.cli.preview:preview_search", "What a search would train, without training."),
+    "store": Late("determined.cli.store:store", "The database of runs: check, export, import."),
+    "completion": Late("determined.cli.completion:completion", "Completion for bash, zsh or fish."),
+    "version": Late("determined.cli.version:version", "Which versions of what are installed."),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "--version", "-V", prog_name="det", message="%(prog)s %(version)s")
-def main() -> None:
-    """Train PyTorch models, stop anywhere, resume bit for bit."""
+class Det(Group):
+    """The outermost group: what went wrong becomes one line on stderr and an exit code."""
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *rest: Any, **extra: Any) -> Any:
+        """Run one command and leave with 0 (done), 1 (failed), 2 (misused) or 3 (interrupted)."""
+        stands_alone = extra.pop("standalone_mode", True)
+        run = functools.partial(super().main, args, prog_name or "det", *rest, standalone_mode=False, **extra)
+        if not stands_alone:
+            return run()
+        try:
+            status = run()
+            sys.stdout.flush()
+        except (ReaderGone, BrokenPipeError):
+            _leave_quietly()
+        except BaseException as error:
+            if os.environ.get("DET_DEBUG", "") not in ("", "0") and not isinstance(error, (SystemExit, click.Abort)):
+                raise
+            sys.exit(_explain(error))
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _explain(error: BaseException) -> int:
+    """Say in one line what happened, and give the exit code for it."""
+    from determined.errors import DeterminedError
+
+    if isinstance(error, SystemExit):
+        raise error
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        complain("Interrupted.")
+        return INTERRUPTED
+    if isinstance(error, click.UsageError):
+        where = f" See: {error.ctx.command_path} -h" if error.ctx else ""
+        complain(f"{error.format_message()}{where}")
+        return MISUSED
+    if isinstance(error, click.ClickException):
+        complain(error.format_message())
+        return error.exit_code
+    if isinstance(error, (DeterminedError, OSError, ValueError)):
+        complain(str(error) or type(error).__name__)
+        return FAILED
+    complain(f"det has a bug here, {type(error).__name__}: {error}. See where with: DET_DEBUG=1 det ...")
+    return FAILED
+
+
+def _leave_quietly() -> NoReturn:
+    """Whoever read our output (`| head`) has seen enough: that is no failure, and not worth a word."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+    sys.exit(0)
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"det {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Det, late=NOUNS, context_settings={**HELP_NAMES, "max_content_width": 100})
+@click.option(
+    "-v",
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Say the version and leave.",
+)
+@click.option("-u", "--user", metavar="NAME", help="Whose runs to list. Default: yours.")
+@click.option("-m", "--master", metavar="PLACE", envvar="DET_MASTER", help="The same as --store; an older name.")
+@click.option(
+    "--store", metavar="PLACE", envvar="DET_STORE", help="A file or postgresql://... [env DET_STORE; default: your own]"
+)
+@click.pass_context
+def main(ctx: click.Context, user: str | None, master: str | None, store: str | None) -> None:
+    """Look at what was trained, compare it, and fetch its weights.
+
+    Times are UTC. Lists take --csv and --json.
+    """
+    ctx.obj = Settings(store=store or master, user=user)

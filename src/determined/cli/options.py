@@ -1,0 +1,127 @@
+"""Options that many commands share: the form of output, paging, filters of logs, ids that complete themselves."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OFFERED_IDS = 50
+
+
+def forms(function: F) -> F:
+    """Adds --csv and --json; the command is called with `form`."""
+
+    @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, header first.")
+    @click.option("--json", "as_json", is_flag=True, help="JSON.")
+    @functools.wraps(function)
+    def command(*args: Any, as_csv: bool, as_json: bool, **options: Any) -> Any:
+        if as_csv and as_json:
+            raise click.UsageError("--csv and --json exclude each other.", click.get_current_context())
+        return function(*args, form="csv" if as_csv else "json" if as_json else "table", **options)
+
+    return command  # type: ignore[return-value]  # wraps() keeps the signature that click reads
+
+
+def paging(default: int = 200) -> Callable[[F], F]:
+    """Adds --limit, --offset and --pages; the command is called with `limit` (None: all) and `offset`."""
+
+    def decorate(function: F) -> F:
+        @click.option("--limit", type=click.IntRange(min=1), default=default, show_default=True, help="Rows per page.")
+        @click.option("--offset", type=click.IntRange(min=0), default=0, help="Rows to pass over.")
+        @click.option("--pages", type=click.Choice(["1", "all"]), default="all", show_default=True)
+        @functools.wraps(function)
+        def command(*args: Any, limit: int, offset: int, pages: str, **options: Any) -> Any:
+            return function(*args, limit=limit if pages == "1" else None, offset=offset, **options)
+
+        return command  # type: ignore[return-value]  # as above
+
+    return decorate
+
+
+yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+quiet = click.option("-q", "--quiet", is_flag=True, help="No progress bar, no table: only the path.")
+
+
+class Ids(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.4
+    """Ids as people type them: `3`, or several in one word: `3,5,8`."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, (list, tuple)):
+            return value
+        try:
+            return [int(part) for part in str(value).split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is not an id. Ids are whole numbers: 3, or several: 3,5,8.", param, ctx)
+
+
+def experiment_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The newest experiments, for completion."""
+
+    def find() -> list[tuple[str, str]]:
+        from determined.cli.listing import newest_experiments
+
+        return [(str(e.id), e.name or "") for e in newest_experiments(OFFERED_IDS)]
+
+    return _offer(ctx, param, incomplete, find)
+
+
+def trial_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The newest trials, for completion."""
+
+    def find() -> list[tuple[str, str]]:
+        from determined.cli.listing import newest_trials
+
+        return [(str(t.id), f"experiment {t.experiment_id}") for t in newest_trials(OFFERED_IDS)]
+
+    return _offer(ctx, param, incomplete, find)
+
+
+def _offer(
+    ctx: click.Context, param: click.Parameter, incomplete: str, find: Callable[[], list[tuple[str, str]]]
+) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    del ctx, param
+    try:
+        found = find()
+    except Exception:  # noqa: BLE001  completion that fails offers nothing; the command itself will say why
+        return []
+    return [CompletionItem(word, help=about) for word, about in found if word.startswith(incomplete)]
+
+
+experiment_id = click.argument("experiment_id", metavar="ID", type=int, shell_complete=experiment_ids)
+trial_id = click.argument("trial_id", metavar="ID", type=int, shell_complete=trial_ids)
+
+
+def log_filters(function: F) -> F:
+    """Adds what `logs` takes: -f, --head, --tail and the filters."""
+    options = [
+        click.option("-f", "--follow", is_flag=True, help="Go on until the trial has ended."),
+        click.option("--head", type=click.IntRange(min=0), metavar="N", help="Only the first N lines."),
+        click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines."),
+        click.option("--level", type=click.Choice(LEVELS, case_sensitive=False), help="This level or worse."),
+        click.option("--rank-id", type=int, multiple=True, metavar="N", help="Only this rank. Repeat for several."),
+        click.option("--node-id", multiple=True, metavar="HOST", help="Only this machine. Repeat for several."),
+        click.option("--source", multiple=True, help="Only `trial` or `controller`."),
+        click.option("--stdtype", multiple=True, type=click.Choice(["stdout", "stderr"]), help="Only this stream."),
+        click.option("--timestamp-before", metavar="TIME", help="RFC 3339, such as 2026-01-31T12:00:00Z."),
+        click.option("--timestamp-after", metavar="TIME", help="RFC 3339, such as 2026-01-31T12:00:00Z."),
+        click.option("--search", metavar="TEXT", help="Only lines that contain this."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+LEVELS = ["TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]

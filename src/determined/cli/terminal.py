@@ -1,0 +1,122 @@
+"""Talking to the person at the terminal: data to stdout, talk to stderr, colours and bars only where they are seen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+import click
+
+
+class ReaderGone(Exception):
+    """Nobody reads our output any more: `det ... | head` has seen enough."""
+
+
+def write(text: str) -> None:
+    """Data, to stdout."""
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        raise ReaderGone from None
+    except UnicodeEncodeError:  # a terminal or pipe that is not UTF-8 gets what it can show
+        encoding = sys.stdout.encoding or "ascii"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+
+
+def flush() -> None:
+    """Let the reader see what was written so far."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
+def say(text: str) -> None:
+    """Talk, to stderr."""
+    click.echo(text, err=True)
+
+
+def hint(text: str) -> None:
+    """Talk that a script does not want to see: only on a terminal, in green."""
+    if sys.stderr.isatty():
+        say(paint(text, "32", sys.stderr))
+
+
+def complain(text: str) -> None:
+    """An error, in one line, on stderr; red on a terminal."""
+    line = " ".join(text.split())
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    say(paint(line, "31", sys.stderr))
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """Go on only if the person agrees; `yes` means they did already.
+
+    Example::
+
+        ask("Delete experiment 3 and its 4 checkpoints?", yes=False)
+    """
+    if yes:
+        return
+    click.echo(f"{question} [y/n]: ", nl=False, err=True)
+    answer = sys.stdin.readline().strip().lower()
+    if answer not in ("y", "yes"):
+        if not answer and not sys.stdin.isatty():
+            say("")
+        raise click.ClickException("Nothing was done. Answer y, or add --yes.")
+
+
+def is_terminal(stream: TextIO | None = None) -> bool:
+    """Whether a person looks at this stream (stdout)."""
+    return (stream or sys.stdout).isatty()
+
+
+def has_colour(stream: TextIO | None = None) -> bool:
+    """Whether colours are seen and wanted there (https://no-color.org)."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def has_unicode(stream: TextIO | None = None) -> bool:
+    """Whether block and braille characters arrive there."""
+    return ((stream or sys.stdout).encoding or "").lower().replace("-", "") in ("utf8", "utf8sig")
+
+
+def paint(text: str, code: str, stream: TextIO | None = None) -> str:
+    """The text in a colour, if colours are seen there."""
+    return f"\x1b[{code}m{text}\x1b[0m" if text and has_colour(stream) else text
+
+
+def width() -> int:
+    """How many columns there are."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def height() -> int:
+    """How many lines there are."""
+    return shutil.get_terminal_size((80, 24)).lines
+
+
+@contextlib.contextmanager
+def bar(text: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, if a person looks: call what it gives with (done, total).
+
+    Example::
+
+        with bar("Exporting") as progress:
+            export(path, progress=progress)
+    """
+    if quiet or not is_terminal(sys.stderr):
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(text, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total or None)
