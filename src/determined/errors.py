@@ -25,6 +25,7 @@ Each derives from `DeterminedError` and, where one fits, from a builtin too, so 
     ├── Refused              RuntimeError   the store's own rules forbid it; nothing was changed
     │   └── StaleAttempt                    a process reports for a trial that a newer process has taken over
     ├── InvalidValue         ValueError     a name, a label or a piece of metadata that the store cannot keep
+    │   └── MetricConflict                  a metric was reported twice for one step, with different values
     ├── StoreError           RuntimeError   the store cannot be used
     │   └── StoreTooNew                     it was written by a later version of this package
     └── LinkUnavailable      ConnectionError  the place reports go to cannot be reached now; they are kept and retried
@@ -155,3 +156,7 @@ class StaleAttempt(Refused):
 
 class InvalidValue(DeterminedError, ValueError):
     """A name, a label or a piece of metadata that the store cannot keep."""
+
+
+class MetricConflict(InvalidValue):
+    """A metric was reported twice for one step, with different values; the first is kept."""
