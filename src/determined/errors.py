@@ -19,10 +19,13 @@ Each derives from `DeterminedError` and, where one fits, from a builtin too, so 
     ├── CheckpointNotFound              no checkpoint of that id
     ├── CheckpointDamaged    RuntimeError   its files are not the ones that were saved
     ├── InvalidCheckpointException      a checkpoint that cannot be mapped to a model
+    ├── CheckpointStateException  RuntimeError  its files are gone, or not yet there
     ├── NoDirectStorageAccess           no credentials, or access denied
+    ├── MissingPackage       ImportError    an optional package is not installed
     ├── SearchError          ValueError     a search was asked, or answered, something that cannot be
     ├── NotFound             LookupError    no experiment, trial, checkpoint, ... of that id or name in this store
     ├── Refused              RuntimeError   the store's own rules forbid it; nothing was changed
+    │   ├── NoController                    nobody is there who could do it
     │   └── StaleAttempt                    a process reports for a trial that a newer process has taken over
     ├── InvalidValue         ValueError     a name, a label or a piece of metadata that the store cannot keep
     │   └── MetricConflict                  a metric was reported twice for one step, with different values
@@ -118,8 +121,16 @@ class InvalidCheckpointException(DeterminedError):
     """A checkpoint that cannot be mapped to a model."""
 
 
+class CheckpointStateException(DeterminedError, RuntimeError):
+    """A checkpoint whose files are gone, or not there yet, was asked for them."""
+
+
 class NoDirectStorageAccess(DeterminedError):
     """The storage refused us: no credentials, or access denied."""
+
+
+class MissingPackage(DeterminedError, ImportError):
+    """An optional package is needed for this and is not installed. The message says what to type."""
 
 
 class SearchError(DeterminedError, ValueError):
@@ -148,6 +159,10 @@ class NotFound(DeterminedError, LookupError):
 
 class Refused(DeterminedError, RuntimeError):
     """The rules of the store forbid it; nothing was changed."""
+
+
+class NoController(Refused):
+    """An experiment was asked to do what only a controller could do, and none runs it."""
 
 
 class StaleAttempt(Refused):

@@ -144,12 +144,19 @@ class Storage(ABC):
     def _missing_directory(self, storage_id: str, path: str) -> bool:
         """Whether a directory of the manifest is gone; never so where directories are not things of their own."""
 
-    def fetch(self, storage_id: str, target: Path, selector: Selector | None = None) -> None:
+    def fetch(
+        self,
+        storage_id: str,
+        target: Path,
+        selector: Selector | None = None,
+        *,
+        fetched: Callable[[str, int], None] | None = None,
+    ) -> None:
         """Copy a checkpoint, or what `selector` accepts of it, into the directory `target`.
 
         Every file is verified before it appears under its name. Directories above a selected file are made whether
         they are selected or not; selecting a directory does not select what it holds. If nothing is selected, `target`
-        is not made.
+        is not made. `fetched` is told each file's path and bytes once it is there.
         """
         with self.reading(storage_id) as still_reading:
             manifest = self.manifest(storage_id)
@@ -162,6 +169,8 @@ class Storage(ABC):
                     place.parent.mkdir(parents=True, exist_ok=True)
                     self._fetch_file(manifest, path, place)
                     still_reading()
+                    if fetched is not None:
+                        fetched(path, manifest.files[path].size)
 
     def _fetch_file(self, manifest: Manifest, path: str, place: Path) -> None:
         temporary = place.with_name(f".fetch-{secrets.token_hex(8)}")
