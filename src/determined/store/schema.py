@@ -1,7 +1,8 @@
 """The tables, as SQLAlchemy sees them: the same on SQLite and PostgreSQL. How they came to be is in `migrations/`.
 
-Numbers are ids unless said; all times are UTC with microseconds; JSON columns hold plain JSON, with NaN and the
-infinities written as the text `"NaN"`, `"Infinity"` and `"-Infinity"` inside metric bodies (see `values.py`).
+Numbers are ids unless said, and an id never comes back; all times are UTC with microseconds; JSON columns and metric
+bodies hold plain JSON, with NaN and the infinities written as `"NaN"`, `"Infinity"`, `"-Infinity"` (see `values.py`).
+A number column that is null may have been a NaN: SQLite cannot tell them apart, so nobody writes one there.
 
     workspaces ─< projects ─< experiments ─< trials ─< tasks ─< allocations
                                   │            ├─< metrics, metric_series ─< metric_cells
@@ -17,6 +18,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from determined.store import values
+
 VERSION = "0001"
 """The revision that this code reads and writes; a store of a later one is refused kindly."""
 
@@ -24,32 +27,42 @@ VERSION = "0001"
 class Moment(sa.TypeDecorator[datetime.datetime]):
     """An aware UTC time. SQLite keeps it as text that sorts by time."""
 
-    impl = sa.String(32)
+    impl = sa.Text
     cache_ok = True
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
         if dialect.name == "postgresql":
             return dialect.type_descriptor(sa.DateTime(timezone=True))
-        return dialect.type_descriptor(sa.String(32))
+        return dialect.type_descriptor(sa.Text())
 
     def process_bind_param(self, value: datetime.datetime | None, dialect: sa.Dialect) -> Any:
         if value is None:
             return None
         moment = value.astimezone(datetime.timezone.utc)
-        return moment if dialect.name == "postgresql" else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return moment if dialect.name == "postgresql" else moment.isoformat(timespec="microseconds")[:-6] + "Z"
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime.datetime | None:  # noqa: ARG002
         if value is None:
             return None
         if isinstance(value, datetime.datetime):
             return value.astimezone(datetime.timezone.utc)
-        return datetime.datetime.strptime(value, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
+        return datetime.datetime.fromisoformat(value[:-1]).replace(tzinfo=datetime.timezone.utc)
+
+
+class Words(sa.TypeDecorator[str]):
+    """Text as people and programs write it. What a database cannot hold (a NUL, half a character) becomes U+FFFD."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else values.clean(value)
 
 
 # SQLite gives ids by itself only to a column that is INTEGER to the letter.
 Id = sa.BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
 Real: sa.Double[float] = sa.Double()
-Document = sa.JSON().with_variant(postgresql.JSON(), "postgresql")
+Document = sa.JSON(none_as_null=True).with_variant(postgresql.JSON(none_as_null=True), "postgresql")
 
 metadata = sa.MetaData(
     naming_convention={
@@ -82,7 +95,7 @@ def _count(name: str) -> sa.Column[int]:
 store_facts = sa.Table(  # one row each: "store_id", ...
     "store_facts",
     metadata,
-    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
 
@@ -90,11 +103,12 @@ workspaces = sa.Table(
     "workspaces",
     metadata,
     _id(),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("name", Words, nullable=False, unique=True),
     _flag("archived"),
     _flag("immutable"),
     sa.Column("checkpoint_storage", Document),
     sa.Column("created_at", Moment, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 projects = sa.Table(
@@ -102,20 +116,21 @@ projects = sa.Table(
     metadata,
     _id(),
     _below("workspaces"),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("description", sa.Text, nullable=False, default=""),
-    sa.Column("key", sa.String(16)),
+    sa.Column("name", Words, nullable=False),
+    sa.Column("description", Words, nullable=False, default=""),
+    sa.Column("key", Words),
     _flag("archived"),
     sa.Column("notes", Document, nullable=False, default=list),
     sa.Column("created_at", Moment, nullable=False),
     sa.UniqueConstraint("workspace_id", "name"),
+    sqlite_autoincrement=True,
 )
 
 code_snapshots = sa.Table(
     "code_snapshots",
     metadata,
     _id(),
-    sa.Column("sha256", sa.String(64), nullable=False, unique=True),
+    sa.Column("sha256", sa.Text, nullable=False, unique=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("path", sa.Text),  # below the data directory; or
     sa.Column("content", sa.LargeBinary),  # a tar.gz in the row
@@ -127,21 +142,21 @@ experiments = sa.Table(
     _id(),
     sa.Column("project_id", Id, sa.ForeignKey("projects.id"), nullable=False, default=1),
     sa.Column("parent_id", Id, sa.ForeignKey("experiments.id", ondelete="SET NULL")),
-    sa.Column("owner", sa.Text, nullable=False),
-    sa.Column("state", sa.String(32), nullable=False),
-    sa.Column("state_reason", sa.Text, nullable=False, default=""),
-    sa.Column("original_config", sa.Text, nullable=False, default=""),
+    sa.Column("owner", Words, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("state_reason", Words, nullable=False, default=""),
+    sa.Column("original_config", Words, nullable=False, default=""),
     sa.Column("config", Document, nullable=False, default=dict),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("description", sa.Text, nullable=False, default=""),
-    sa.Column("notes", sa.Text, nullable=False, default=""),
+    sa.Column("name", Words, nullable=False),
+    sa.Column("description", Words, nullable=False, default=""),
+    sa.Column("notes", Words, nullable=False, default=""),
     sa.Column("start_time", Moment, nullable=False),
     sa.Column("end_time", Moment),
     sa.Column("progress", Real),
     _flag("archived"),
     _flag("unmanaged"),  # no controller acts on it: a plain `python train.py`, or a detached run
-    sa.Column("external_experiment_id", sa.Text, unique=True),
-    sa.Column("script", sa.Text, index=True),  # what was started, by absolute path; None for managed ones
+    sa.Column("external_experiment_id", Words, unique=True),
+    sa.Column("script", Words, index=True),  # what was started, by absolute path; None for managed ones
     sa.Column("code_snapshot_id", Id, sa.ForeignKey("code_snapshots.id")),
     sa.Column("searcher_snapshot", Document),
     sa.Column("searcher_metric", sa.Text),
@@ -153,13 +168,17 @@ experiments = sa.Table(
     sa.Column("deleted_at", Moment),  # set: hidden, and removed for good when the undelete window is over
     sa.Index(None, "state"),
     sa.Index(None, "project_id", "archived"),
+    sa.Index(None, "deleted_at"),
+    sa.Index(None, "parent_id"),
+    sa.Index(None, "code_snapshot_id"),
+    sqlite_autoincrement=True,
 )
 
 experiment_labels = sa.Table(
     "experiment_labels",
     metadata,
     _below("experiments"),
-    sa.Column("label", sa.Text, nullable=False, index=True),
+    sa.Column("label", Words, nullable=False, index=True),
     sa.PrimaryKeyConstraint("experiment_id", "label"),
 )
 
@@ -168,42 +187,44 @@ trials = sa.Table(
     metadata,
     _id(),
     _below("experiments"),
-    sa.Column("request_id", sa.String(64), nullable=False),
-    sa.Column("state", sa.String(32), nullable=False),
-    sa.Column("state_reason", sa.Text, nullable=False, default=""),
-    sa.Column("exit_reason", sa.Text),
+    sa.Column("request_id", Words, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("state_reason", Words, nullable=False, default=""),
+    sa.Column("exit_reason", Words),
     sa.Column("hparams", Document, nullable=False, default=dict),
     sa.Column("seed", sa.BigInteger, nullable=False, default=0),
     sa.Column("attempt", sa.Integer, nullable=False, default=0),
     sa.Column("restarts", sa.Integer, nullable=False, default=0),
     sa.Column("start_time", Moment, nullable=False),
     sa.Column("end_time", Moment),
-    sa.Column("warm_start_checkpoint_uuid", sa.String(64)),
+    sa.Column("warm_start_checkpoint_uuid", sa.Text),
     _count("total_batches"),
-    sa.Column("runner_state", sa.Text, nullable=False, default=""),
+    sa.Column("runner_state", Words, nullable=False, default=""),
     sa.Column("progress", Real),
     sa.Column("best_validation_id", Id),
     sa.Column("latest_validation_id", Id),
-    sa.Column("searcher_metric_value", Real),  # of the best validation
+    sa.Column("searcher_metric_value", Real),  # of the best validation; never NaN: a NaN is no best
     sa.Column("latest_metric_value", Real),
     sa.Column("summary_metrics", Document, nullable=False, default=dict),
     sa.Column("metadata", Document, nullable=False, default=dict),
     _count("checkpoint_size"),
     _count("checkpoint_count"),
-    sa.Column("external_trial_id", sa.Text),
+    sa.Column("external_trial_id", Words),
     sa.Column("last_activity", Moment),
-    sa.Column("log_policy_matched", sa.Text),
+    sa.Column("log_policy_matched", Words),
     sa.Column("log_retention_days", sa.Integer),
     sa.UniqueConstraint("experiment_id", "request_id"),
     sa.UniqueConstraint("experiment_id", "external_trial_id"),
     sa.Index(None, "state"),
+    sa.Index(None, "experiment_id", "searcher_metric_value"),
+    sqlite_autoincrement=True,
 )
 
 tasks = sa.Table(
     "tasks",
     metadata,
-    sa.Column("task_id", sa.String(128), primary_key=True),
-    sa.Column("type", sa.String(32), nullable=False),  # TRIAL, CHECKPOINT_GC, TENSORBOARD, COMMAND
+    sa.Column("task_id", sa.Text, primary_key=True),
+    sa.Column("type", sa.Text, nullable=False),  # TRIAL, CHECKPOINT_GC, TENSORBOARD, COMMAND
     _below("trials", nullable=True),
     sa.Column("start_time", Moment, nullable=False),
     sa.Column("end_time", Moment),
@@ -213,31 +234,27 @@ tasks = sa.Table(
 allocations = sa.Table(  # one attempt's processes
     "allocations",
     metadata,
-    sa.Column("allocation_id", sa.String(160), primary_key=True),
-    sa.Column(
-        "task_id", sa.String(128), sa.ForeignKey("tasks.task_id", ondelete="CASCADE"), nullable=False, index=True
-    ),
+    sa.Column("allocation_id", sa.Text, primary_key=True),
+    sa.Column("task_id", sa.Text, sa.ForeignKey("tasks.task_id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("attempt", sa.Integer, nullable=False),
-    sa.Column("state", sa.String(32), nullable=False),  # PENDING, ASSIGNED, STARTING, RUNNING, TERMINATING, TERMINATED
-    sa.Column(
-        "run_name", sa.String(64), unique=True
-    ),  # a process's own name for this life of it; also its event files'
+    sa.Column("state", sa.Text, nullable=False),  # PENDING, ASSIGNED, STARTING, RUNNING, TERMINATING, TERMINATED
+    sa.Column("run_name", Words, unique=True),  # a process's own name for this life of it; also its event files'
     sa.Column("slots", sa.Integer, nullable=False, default=1),
     sa.Column("slot_ids", Document, nullable=False, default=list),
-    sa.Column("node", sa.Text, nullable=False, default=""),
+    sa.Column("node", Words, nullable=False, default=""),
     sa.Column("pid", sa.Integer),
     sa.Column("process_started", Real),  # the kernel's word for when `pid` began, so that a reused number is not it
     sa.Column("start_time", Moment, nullable=False),
     sa.Column("end_time", Moment),
     sa.Column("last_activity", Moment),
     sa.Column("exit_code", sa.Integer),
-    sa.Column("exit_reason", sa.Text),
+    sa.Column("exit_reason", Words),
     _flag("preempt_requested"),
     _flag("preempt_acked"),
     sa.Column(
         "environment", Document, nullable=False, default=dict
     ),  # arguments, git, packages, host: see core/_record.py
-    sa.Column("tensorboard", sa.Text),  # directory of this attempt's event files
+    sa.Column("tensorboard", Words),  # directory of this attempt's event files
 )
 
 metrics = sa.Table(
@@ -246,7 +263,7 @@ metrics = sa.Table(
     _id(),
     _below("trials"),
     sa.Column("attempt", sa.Integer, nullable=False),
-    sa.Column("metric_group", sa.String(64), nullable=False),
+    sa.Column("metric_group", Words, nullable=False),
     sa.Column("steps", sa.BigInteger),  # null: a sample that belongs to no step
     sa.Column("report_time", Moment, nullable=False),
     sa.Column("body", sa.Text, nullable=False),  # JSON, read only when wanted
@@ -254,6 +271,7 @@ metrics = sa.Table(
     _flag("archived"),
     sa.UniqueConstraint("trial_id", "attempt", "metric_group", "steps"),
     sa.Index(None, "trial_id", "metric_group", "archived", "steps"),
+    sqlite_autoincrement=True,
 )
 
 metric_series = sa.Table(  # one metric of a trial: its curve, and what its summary says
@@ -261,9 +279,9 @@ metric_series = sa.Table(  # one metric of a trial: its curve, and what its summ
     metadata,
     _id(),
     _below("trials"),
-    sa.Column("metric_group", sa.String(64), nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("type", sa.String(16), nullable=False),  # number, string, boolean, date, object, array, null, mixed
+    sa.Column("metric_group", Words, nullable=False),
+    sa.Column("name", Words, nullable=False),
+    sa.Column("type", sa.Text, nullable=False),  # number, string, boolean, date, object, array, null, mixed
     sa.Column("last", sa.Text, nullable=False),  # JSON: the value at the greatest step
     sa.Column("last_steps", sa.BigInteger),  # null: only samples that belong to no step
     _count("points"),
@@ -292,25 +310,26 @@ storage_backends = sa.Table(
     "storage_backends",
     metadata,
     _id(),
-    sa.Column("fingerprint", sa.String(64), nullable=False, unique=True),  # of the config, written canonically
+    sa.Column("fingerprint", sa.Text, nullable=False, unique=True),  # of the config, written canonically
     sa.Column("config", Document, nullable=False),
 )
 
 checkpoints = sa.Table(
     "checkpoints",
     metadata,
-    sa.Column("uuid", sa.String(64), primary_key=True),
-    sa.Column("task_id", sa.String(128), sa.ForeignKey("tasks.task_id", ondelete="CASCADE"), nullable=False),
+    sa.Column("uuid", sa.Text, primary_key=True),
+    sa.Column("task_id", sa.Text, sa.ForeignKey("tasks.task_id", ondelete="CASCADE"), nullable=False),
     _below("trials"),
-    sa.Column("allocation_id", sa.String(160)),
+    sa.Column("allocation_id", sa.Text),
     sa.Column("steps", sa.BigInteger, nullable=False, default=0),
     sa.Column("report_time", Moment, nullable=False),
-    sa.Column("state", sa.String(32), nullable=False),  # ACTIVE, COMPLETED, ERROR, DELETED, PARTIALLY_DELETED
+    sa.Column("state", sa.Text, nullable=False),  # ACTIVE, COMPLETED, ERROR, DELETED, PARTIALLY_DELETED
     sa.Column("metadata", Document, nullable=False, default=dict),
     sa.Column("resources", Document, nullable=False, default=dict),
     _count("size"),
     sa.Column("storage_id", Id, sa.ForeignKey("storage_backends.id")),
     sa.Index(None, "trial_id", "state", "steps"),
+    sa.Index(None, "task_id"),
 )
 
 checkpoint_uses = sa.Table(
@@ -318,26 +337,29 @@ checkpoint_uses = sa.Table(
     metadata,
     _id(),
     _below("trials"),
-    sa.Column("checkpoint_uuid", sa.String(64), nullable=False, index=True),
+    sa.Column("checkpoint_uuid", sa.Text, nullable=False, index=True),
     sa.Column("model_version", Id),
-    sa.Column("kind", sa.String(32), nullable=False),  # INFERENCE, FINE_TUNING
+    sa.Column("kind", sa.Text, nullable=False),  # INFERENCE, FINE_TUNING
+    sa.Index(None, "trial_id"),
+    sqlite_autoincrement=True,
 )
 
 models = sa.Table(
     "models",
     metadata,
     _id(),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
-    sa.Column("description", sa.Text, nullable=False, default=""),
-    sa.Column("notes", sa.Text, nullable=False, default=""),
+    sa.Column("name", Words, nullable=False, unique=True),
+    sa.Column("description", Words, nullable=False, default=""),
+    sa.Column("notes", Words, nullable=False, default=""),
     sa.Column("metadata", Document, nullable=False, default=dict),
     sa.Column("labels", Document, nullable=False, default=list),
     sa.Column("workspace_id", Id, sa.ForeignKey("workspaces.id"), nullable=False, default=1),
-    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("owner", Words, nullable=False),
     _flag("archived"),
     sa.Column("creation_time", Moment, nullable=False),
     sa.Column("last_updated_time", Moment, nullable=False),
     sa.Column("next_version", sa.Integer, nullable=False, default=1),  # a number is never used twice
+    sqlite_autoincrement=True,
 )
 
 model_versions = sa.Table(
@@ -346,33 +368,35 @@ model_versions = sa.Table(
     _id(),
     _below("models"),
     sa.Column("version", sa.Integer, nullable=False),
-    sa.Column("checkpoint_uuid", sa.String(64), sa.ForeignKey("checkpoints.uuid"), nullable=False, index=True),
-    sa.Column("name", sa.Text, nullable=False, default=""),
-    sa.Column("comment", sa.Text, nullable=False, default=""),
-    sa.Column("notes", sa.Text, nullable=False, default=""),
+    sa.Column("checkpoint_uuid", sa.Text, sa.ForeignKey("checkpoints.uuid"), nullable=False, index=True),
+    sa.Column("name", Words, nullable=False, default=""),
+    sa.Column("comment", Words, nullable=False, default=""),
+    sa.Column("notes", Words, nullable=False, default=""),
     sa.Column("metadata", Document, nullable=False, default=dict),
     sa.Column("labels", Document, nullable=False, default=list),
-    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("owner", Words, nullable=False),
     sa.Column("creation_time", Moment, nullable=False),
     sa.Column("last_updated_time", Moment, nullable=False),
     sa.UniqueConstraint("model_id", "version"),
+    sqlite_autoincrement=True,
 )
 
 logs = sa.Table(
     "logs",
     metadata,
     _id(),
-    sa.Column("task_id", sa.String(128), sa.ForeignKey("tasks.task_id", ondelete="CASCADE"), nullable=False),
-    sa.Column("allocation_id", sa.String(160)),
+    sa.Column("task_id", sa.Text, sa.ForeignKey("tasks.task_id", ondelete="CASCADE"), nullable=False),
+    sa.Column("allocation_id", sa.Text),
     sa.Column("timestamp", Moment, nullable=False),
-    sa.Column("level", sa.String(16)),
+    sa.Column("level", Words),
     sa.Column("rank", sa.Integer),
-    sa.Column("source", sa.String(16), nullable=False, default="trial"),  # or "controller"
-    sa.Column("stdtype", sa.String(8), nullable=False),
-    sa.Column("node", sa.Text, nullable=False, default=""),
+    sa.Column("source", sa.Text, nullable=False, default="trial"),  # or "controller"
+    sa.Column("stdtype", sa.Text, nullable=False),
+    sa.Column("node", Words, nullable=False, default=""),
     sa.Column("process_id", sa.Integer),
-    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("text", Words, nullable=False),
     sa.Index(None, "task_id", "id"),
+    sqlite_autoincrement=True,
 )
 
 events = sa.Table(  # what happened to an experiment: state changes with their reason, and what a search was told
@@ -382,7 +406,9 @@ events = sa.Table(  # what happened to an experiment: state changes with their r
     _below("experiments"),
     _below("trials", nullable=True),
     sa.Column("time", Moment, nullable=False),
-    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
     sa.Column("body", Document, nullable=False, default=dict),
     sa.Index(None, "experiment_id", "id"),
+    sa.Index(None, "trial_id"),
+    sqlite_autoincrement=True,
 )
