@@ -1,4 +1,4 @@
-"""The search space: how hyperparameters are declared, drawn and laid out as a grid. Which ones are tried is search/'s."""
+"""The search space: how hyperparameters are declared, drawn and laid out as a grid. search/ decides which are tried."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Log:
         return {"type": "log", **bounds, **_counted(self.count)}
 
     def power(self, exponent: float) -> float:
-        return float(self.base) ** exponent
+        return math.pow(self.base, exponent)
 
     def draw(self, generator: Generator) -> float:
         return self.power(self.minval + (self.maxval - self.minval) * generator.uniform())
@@ -273,7 +273,6 @@ def _parameter(value: Any, path: str, problems: list[Problem]) -> Parameter | No
         reason = f"is {_shown(kind)}; the types are {known}. A group of hyperparameters cannot have one called 'type'."
         problems.append(Problem(f"{path}.type", reason))
         return None
-    required, optional = KEYS[kind]
     if not _has_keys(value, kind, path, problems):
         return None
     if kind == "const":
@@ -282,7 +281,7 @@ def _parameter(value: Any, path: str, problems: list[Problem]) -> Parameter | No
     if kind == "categorical":
         return _categorical(value["vals"], path, problems)
     found = len(problems)
-    numbers = {key: _number(value[key], kind == "int", f"{path}.{key}", problems) for key in required}
+    numbers = {key: _number(value[key], kind == "int", f"{path}.{key}", problems) for key in KEYS[kind][0]}
     count = _count(value.get("count"), f"{path}.count", problems)
     return _ranged(kind, numbers, count, path, problems) if len(problems) == found else None
 
@@ -327,12 +326,11 @@ def _ranged(
         problems.append(Problem(f"{path}.base", f"is {base}; expected a number above 0, for example 10."))
         return None
     try:
-        powers = [float(base) ** low, float(base) ** high]
+        math.pow(base, low), math.pow(base, high)
     except OverflowError:
         reason = f"{base} to the power of {low} to {high} is more than a double holds. The bounds are exponents."
         problems.append(Problem(path, reason))
         return None
-    assert all(map(math.isfinite, powers))
     return Log(base, low, high, count)
 
 

@@ -164,7 +164,7 @@ def action_from_json(row: Mapping[str, Any]) -> Action:
 
 
 def event_from_json(row: Mapping[str, Any]) -> Event:
-    """The event that `to_json` wrote. Values that were NaN or infinite stay text; the searcher reads them as numbers."""
+    """The event that `to_json` wrote. NaN and infinity stay text; the searcher reads them as numbers."""
     return _from_json(row, _EVENTS)
 
 
