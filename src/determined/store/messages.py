@@ -85,7 +85,24 @@ class PreemptionAcknowledged(Report):
 class RunStateReport(Report):
     """The process came up, or is about to end."""
 
-    state: str  # "RUNNING", "COMPLETED", "ERROR"
+    state: str  # "RUNNING", "COMPLETED", "ERROR", "PAUSED" (asked to stop, with work left), "CANCELED" (interrupted)
+    reason: str = ""  # in one line
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentReport(Report):
+    """What the process runs on: versions, packages, git. Found out in the background, after the start."""
+
+    environment: dict[str, Json]
+
+
+@dataclasses.dataclass(frozen=True)
+class FitReport(Report):
+    """Training begins after `steps` steps. What was reported beyond them is about to be repeated."""
+
+    steps: int
+    storage_id: str | None = None  # the checkpoint that it starts from
+    continues: bool = False  # its counters go on, rather than only its weights being taken over
 
 
 @dataclasses.dataclass(frozen=True)
