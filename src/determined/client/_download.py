@@ -1,0 +1,48 @@
+"""From a storage to a directory of the user's: verified, resumable, and not twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from determined.artifacts import Storage
+
+METADATA = "metadata.json"
+Progress = Callable[[int, int], None]
+"""Told how many bytes are here, and how many there are."""
+
+
+def fetch(
+    storage: Storage, uuid: str, target: Path, metadata: Mapping[str, Any], progress: Progress | None = None
+) -> None:
+    """Copy a checkpoint into `target`, unless a whole copy is there.
+
+    `metadata.json` comes last, so a directory that has it has everything: a copy that was cut short is completed.
+    """
+    if (target / METADATA).is_file():
+        return
+    sizes = storage.manifest(uuid).resources
+    done, total = 0, sum(sizes.values())
+
+    def count(path: str, size: int) -> None:  # noqa: ARG001  the name does not matter here
+        nonlocal done
+        done += size
+        if progress is not None:
+            progress(done, total)
+
+    target.mkdir(parents=True, exist_ok=True)
+    storage.fetch(uuid, target, lambda path: path != METADATA, fetched=count)
+    if METADATA in sizes:
+        storage.fetch(uuid, target, lambda path: path == METADATA, fetched=count)
+    else:
+        write_metadata(target, metadata)
+
+
+def write_metadata(directory: Path, metadata: Mapping[str, Any]) -> None:
+    """Write `metadata.json` into a directory, whole or not at all."""
+    directory.mkdir(parents=True, exist_ok=True)
+    temporary = directory / f".{METADATA}.tmp"
+    temporary.write_text(json.dumps(dict(metadata), indent=2, sort_keys=True), encoding="utf-8")
+    temporary.replace(directory / METADATA)
