@@ -202,7 +202,9 @@ class _Builder:
         if NOT_FINITE.fullmatch(text):
             return float(text.replace(".", "", 1))
         if OLD_BOOL.fullmatch(text) and self._open and not self._expects_key():
-            self.notes.append(f"line {mark.line + 1}: {text} is text, not true or false. Write true, false or '{text}'.")
+            self.notes.append(
+                f"line {mark.line + 1}: {text} is text, not true or false. Write true, false or '{text}'."
+            )
         return text
 
     def _int(self, text: str, mark: Any) -> int:
