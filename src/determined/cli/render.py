@@ -194,7 +194,7 @@ def _as_table(table: Table) -> Iterator[str]:
         if len(texts) == 1:
             yield from _as_lines(titles, texts[0], room)
             return
-        widths = _fit(widths, [_length(title) for title in titles], room - 3 * len(widths) + 1)
+        widths = _fit(widths, room - 3 * len(widths) + 1)
     yield terminal.paint(_line(titles, widths, right), "1") + "\n"
     yield "+".join("-" * (width + 2) for width in widths) + "\n"
     states = [i for i, column in enumerate(table.columns) if column.title == "State"] if terminal.has_colour() else []
@@ -216,7 +216,7 @@ def _as_lines(titles: list[str], texts: list[str], room: int) -> Iterator[str]:
         yield from (f" {'':{left}}  {part}\n" for part in parts[1:])
 
 
-def _fit(widths: list[int], titles: list[int], room: int) -> list[int]:
+def _fit(widths: list[int], room: int) -> list[int]:
     """Take columns away from the widest ones until all fit."""
     fitted = list(widths)
     while sum(fitted) > room:
@@ -226,7 +226,6 @@ def _fit(widths: list[int], titles: list[int], room: int) -> list[int]:
         others = [width for k, width in enumerate(fitted) if k != i]
         second = max([width for width in others if width < fitted[i]], default=NARROWEST)
         fitted[i] = max(fitted[i] - (sum(fitted) - room), min(second, fitted[i] - 1), NARROWEST)
-    del titles
     return fitted
 
 

@@ -1,0 +1,88 @@
+"""What to draw: curves with their names, and nothing about how. `text`, `svg`, `html` and `png` draw it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+
+from determined.cli.plot.scale import AIR, Axis
+
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart, the pale ones last.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6b4c9a", "#8a8a8a")
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One line. Where it sums up many points, `y` is their mean and `low` and `high` are the band they lie in."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    odd: Sequence[float] = ()  # where a value was NaN or infinite
+    note: str = ""
+    colour: int = 0
+    is_dashed: bool = False
+
+    @property
+    def rgb(self) -> str:
+        """Its colour, as `#rrggbb`."""
+        return COLOURS[self.colour % len(COLOURS)]
+
+    @property
+    def has_band(self) -> bool:
+        """Whether it says between which values its points lie."""
+        return self.low is not None and self.high is not None and list(self.low) != list(self.high)
+
+    def legend(self) -> str:
+        """Its name and what is worth knowing about it, in one line."""
+        return f"{self.label}   {self.note}" if self.note else self.label
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """Curves over one pair of axes.
+
+    Example::
+
+        Figure("validation loss", [Curve("trial 1", [0, 1, 2], [3.0, 2.0, 1.5])])
+    """
+
+    title: str
+    curves: Sequence[Curve]
+    x_label: str = "batches"
+    log_y: bool = False
+
+    def x_axis(self) -> Axis:
+        """From the first step to the last."""
+        return Axis.around(x for curve in self.curves for x in [*curve.x, *curve.odd])
+
+    def y_axis(self) -> Axis:
+        """All values, with a little air."""
+        return Axis.around(self._values(), is_log=self.log_y, air=AIR)
+
+    def _values(self) -> Iterator[float]:
+        for curve in self.curves:
+            yield from curve.y
+            if curve.low is not None and curve.high is not None:
+                yield from curve.low
+                yield from curve.high
+
+    def hidden(self) -> int:
+        """How many values a logarithmic axis cannot show."""
+        return sum(1 for curve in self.curves for y in curve.y if y <= 0) if self.log_y else 0
+
+
+def pieces(curve: Curve, axis: Axis) -> Iterator[list[int]]:
+    """Stretches of a curve without a gap: positions of neighbours that can be drawn."""
+    piece: list[int] = []
+    for i, y in enumerate(curve.y):
+        if axis.holds(y) and math.isfinite(curve.x[i]):
+            piece.append(i)
+        elif piece:
+            yield piece
+            piece = []
+    if piece:
+        yield piece

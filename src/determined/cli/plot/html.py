@@ -1,0 +1,91 @@
+"""A drawing as one HTML page that needs nothing else: the SVG, and a few lines that show values under the mouse."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from typing import Any
+
+from determined.cli.plot.drawing import LEFT, PLOT_HEIGHT, RIGHT, TOP, Drawing, Panel
+from determined.cli.plot.figure import Curve
+from determined.cli.plot.svg import to_svg
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width">
+<style>
+body {{ margin: 24px auto; max-width: 1000px; background: #fff; }}
+svg {{ width: 100%; height: auto; }}
+#tip {{ position: fixed; display: none; pointer-events: none; background: #1f2937; color: #fff; padding: 8px 10px;
+  border-radius: 6px; font: 13px/1.5 system-ui, sans-serif; white-space: pre; }}
+#tip i {{ display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 7px; }}
+</style></head><body>
+{svg}<div id="tip"></div>
+<script>
+const panels = {data};
+{script}
+</script></body></html>
+"""
+
+SCRIPT = """
+const svg = document.querySelector('svg'), tip = document.getElementById('tip');
+const cross = document.getElementById('cross'), shown = x => Number(x.toPrecision(6)).toString();
+function nearest(xs, x) {
+  let low = 0, high = xs.length - 1;
+  while (high - low > 1) { const mid = (low + high) >> 1; if (xs[mid] < x) low = mid; else high = mid; }
+  return x - xs[low] < xs[high] - x ? low : high;
+}
+svg.addEventListener('mousemove', event => {
+  const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+  const panel = panels.find(p => place.y >= p.top && place.y <= p.bottom && place.x >= p.left && place.x <= p.right);
+  tip.style.display = cross.style.display = panel ? 'block' : 'none';
+  if (!panel) return;
+  cross.setAttribute('x1', place.x); cross.setAttribute('x2', place.x);
+  cross.setAttribute('y1', panel.top); cross.setAttribute('y2', panel.bottom);
+  tip.replaceChildren();
+  for (const curve of panel.curves) {
+    if (!curve.px.length) continue;
+    const i = nearest(curve.px, place.x), line = document.createElement('div'), mark = document.createElement('i');
+    mark.style.background = curve.colour;
+    const band = curve.low ? '   (' + shown(curve.low[i]) + ' to ' + shown(curve.high[i]) + ')' : '';
+    line.append(mark, curve.label + '   ' + shown(curve.y[i]) + band + '   at ' + shown(curve.x[i]));
+    tip.append(line);
+  }
+  const right = event.clientX > innerWidth / 2;
+  tip.style.left = right ? 'auto' : event.clientX + 16 + 'px';
+  tip.style.right = right ? innerWidth - event.clientX + 16 + 'px' : 'auto';
+  tip.style.top = event.clientY + 12 + 'px';
+});
+svg.addEventListener('mouseleave', () => { tip.style.display = cross.style.display = 'none'; });
+"""
+
+
+def to_html(drawing: Drawing) -> str:
+    """The whole page."""
+    cross = '<line id="cross" stroke="#9ca3af" stroke-dasharray="3 3" style="display: none" pointer-events="none"/>'
+    title = ", ".join(panel.figure.title for panel in drawing.panels)
+    data = json.dumps([_panel(panel, drawing.width) for panel in drawing.panels], allow_nan=False)
+    return PAGE.format(
+        title=html.escape(title), svg=to_svg(drawing, extra=cross), data=data.replace("<", "\\u003c"), script=SCRIPT
+    )
+
+
+def _panel(panel: Panel, width: int) -> dict[str, Any]:
+    top = panel.top + TOP
+    curves = [_curve(panel, curve) for curve in panel.figure.curves]
+    return {"top": top, "bottom": top + PLOT_HEIGHT, "left": LEFT, "right": width - RIGHT, "curves": curves}
+
+
+def _curve(panel: Panel, curve: Curve) -> dict[str, Any]:
+    seen = [i for i, y in enumerate(curve.y) if math.isfinite(y)]
+    band = curve.has_band and curve.low is not None and curve.high is not None
+    return {
+        "label": curve.label,
+        "colour": curve.rgb,
+        "px": [round(panel.x(curve.x[i]), 1) for i in seen],
+        "x": [curve.x[i] for i in seen],
+        "y": [curve.y[i] for i in seen],
+        "low": [curve.low[i] for i in seen] if band and curve.low is not None else None,
+        "high": [curve.high[i] for i in seen] if band and curve.high is not None else None,
+    }

@@ -1,0 +1,92 @@
+"""Axes: which range they span, where a value lies on them, and the round numbers along them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+AIR = 0.04  # of the range, above and below the curves
+DECADES_WITH_STEPS_BETWEEN = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """A range of values, laid out from 0 (low) to 1 (high).
+
+    Example::
+
+        axis = Axis.around([0.0, 10.0])
+        axis.place(5.0)   # 0.5
+        axis.ticks(5)     # [(0.0, '0'), (2.0, '2'), (4.0, '4'), ...]
+    """
+
+    low: float
+    high: float
+    is_log: bool = False
+
+    @classmethod
+    def around(cls, values: Iterable[float], *, is_log: bool = False, air: float = 0.0) -> Axis:
+        """The axis that holds all these values; those a logarithm cannot hold are left out."""
+        seen = [v for v in values if math.isfinite(v) and (not is_log or v > 0)]
+        if not seen:
+            return cls(0.1, 10.0, True) if is_log else cls(0.0, 1.0)
+        low, high = min(seen), max(seen)
+        if is_log:
+            if low == high:
+                return cls(low / 2, high * 2, True)
+            margin = (high / low) ** air
+            return cls(low / margin, high * margin, True)
+        if low == high:  # a flat line lies in the middle
+            reach = abs(low) * 0.1 or 1.0
+            return cls(low - reach, high + reach)
+        margin = (high - low) * air
+        return cls(low - margin, high + margin)
+
+    def place(self, value: float) -> float:
+        """Where the value lies: 0 is the low end, 1 the high end."""
+        if self.is_log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def holds(self, value: float) -> bool:
+        """Whether the value can be drawn at all."""
+        return math.isfinite(value) and (not self.is_log or value > 0)
+
+    def ticks(self, wanted: int) -> list[tuple[float, str]]:
+        """About as many round values as wanted, each with its label."""
+        if self.is_log:
+            return self._log_ticks(wanted)
+        step = nice_step((self.high - self.low) / max(wanted, 1))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [(i * step, label(i * step, step)) for i in range(first, last + 1)]
+
+    def _log_ticks(self, wanted: int) -> list[tuple[float, str]]:
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        stride = max(1, math.ceil((last - first) / max(wanted, 1)))
+        between = (1, 2, 5) if last - first <= DECADES_WITH_STEPS_BETWEEN else (1,)
+        values = [m * 10.0**e for e in range(first, last + 1, stride) for m in between]
+        return [(v, label(v, v)) for v in values if self.low * 0.999 <= v <= self.high * 1.001]
+
+
+def nice_step(rough: float) -> float:
+    """The next 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
+
+
+def label(value: float, step: float) -> str:
+    """A tick's label: as many decimals as the step needs; thousands and millions are k and M."""
+    if value == 0:
+        return "0"
+    size = abs(value)
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size >= unit and step >= unit / 1000:
+            return f"{value / unit:.{_decimals(step / unit)}f}{letter}" if size < 1e13 else f"{value:.0e}"
+    if size < 1e-3 and step < 1e-3:
+        return f"{value:.{max(0, math.floor(math.log10(size)) - math.floor(math.log10(step)))}e}"
+    return f"{value:.{_decimals(step)}f}"
+
+
+def _decimals(step: float) -> int:
+    return min(max(0, -math.floor(math.log10(step) + 1e-9)), 12)
