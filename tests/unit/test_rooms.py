@@ -21,11 +21,12 @@ ROOMS: dict[str, set[str]] = {
     "core": {"artifacts", "store.messages", "_info"},
     "pytorch": {"core", "artifacts", "_info", "_import_path"},
     "launch": {"core", "artifacts", "_info"},
-    "experiment": {"store", "artifacts"},
+    "experiment": {"store", "artifacts", "_import_path"},
     "server": {"experiment", "store", "artifacts"},
     "client": {"store", "artifacts", "experiment"},
     "cli": {"client", "server", "experiment.controller"},
     "experimental": {"core", "pytorch", "_info", "client"},
+    "searcher": {"experiment"},
     "tensorboard": {"core", "pytorch", "artifacts", "_info"},
     "util": {"core", "pytorch", "_info"},
 }
@@ -37,6 +38,7 @@ OUTSIDE: dict[str, set[str]] = {
     "alembic": {"store"},
     "fsspec": set(),
     "psutil": set(),
+    "optuna": set(),
     "click": {"cli"},
     "rich": {"cli"},
 }

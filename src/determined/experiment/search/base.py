@@ -275,7 +275,7 @@ class SearchMethod:
     Every method is told of one event and returns what to do, in order. All that must survive a restart goes through
     `snapshot()` and `restore()`, as JSON. The search ends by itself when every trial has exited; return a `Shutdown` to
     end it sooner. Of what came in wrong a method sees nothing: an event comes once, only for trials that live, and
-    `metrics` always has the searcher metric, as a float (NaN and infinity possible).
+    `metrics` always has the searcher metric, as a float (NaN and infinity possible), and `batches`.
 
     Example::
 

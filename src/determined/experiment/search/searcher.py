@@ -211,11 +211,11 @@ class Searcher:
         if value is None:
             return _no_such_metric("metric", name, event.metrics)
         metrics[name] = value
+        if metrics.get("batches") is None:
+            metrics["batches"] = event.steps_completed  # batches are the steps of PyTorch training
         clock = self._ctx.searcher.get("time_metric")
         if clock is None:
             return None
-        if clock == "batches" and metrics.get(clock) is None:
-            metrics[clock] = event.steps_completed  # batches are the steps of PyTorch training
         time = base.read_number(metrics.get(clock))
         if time is None or not math.isfinite(time):
             return _no_such_metric("time_metric", clock, event.metrics)

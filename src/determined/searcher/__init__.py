@@ -1,0 +1,27 @@
+"""Search methods in the words of releases before 0.38. New ones: `determined.experiment.search.base.SearchMethod`."""
+
+from determined.experiment.search.operations import (
+    Close,
+    Create,
+    ExitedReason,
+    Operation,
+    Progress,
+    SearcherState,
+    SearchMethod,
+    Shutdown,
+    ValidateAfter,
+)
+from determined.experiment.search.runner import LocalSearchRunner
+
+__all__ = [
+    "Close",
+    "Create",
+    "ExitedReason",
+    "LocalSearchRunner",
+    "Operation",
+    "Progress",
+    "SearchMethod",
+    "SearcherState",
+    "Shutdown",
+    "ValidateAfter",
+]
