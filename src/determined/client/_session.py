@@ -1,0 +1,100 @@
+"""The store behind a client: opened when it is first needed, and asked now and then which runs have died."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from determined.errors import DeterminedError, StoreUnavailable
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from determined.store.database import Store
+
+SETTLE_SECONDS = 5.0
+
+
+class Session:
+    """What every object of one client shares.
+
+    Args:
+        place: The store, as `open_store` takes it. One that is named has to be there; the default one is made.
+        user: Who works here, for what is created; the user of this machine if None.
+    """
+
+    def __init__(self, place: str | os.PathLike[str] | None = None, *, user: str | None = None) -> None:
+        self._place = place
+        self.user = user or _user()
+        self._lock = threading.Lock()
+        self._store: Store | None = None
+        self._settled_at: float | None = None
+
+    @property
+    def store(self) -> Store:
+        """The open store."""
+        with self._lock:
+            if self._store is None:
+                from determined.store.database import open_store  # SQL is not needed to import a client
+
+                self._store = open_store(self._place, create=self._place is None)
+            return self._store
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A look at the store. Runs whose process is gone are noticed first."""
+        self._settle()
+        with self.store.read() as conn:
+            yield conn
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """One change of the store: all of it, or nothing."""
+        with self.store.write() as conn:
+            yield conn
+
+    def close(self) -> None:
+        """Give back what is open. Using the session again opens it again."""
+        with self._lock:
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+
+    def _settle(self) -> None:
+        now = time.monotonic()
+        if self.store.read_only or (self._settled_at is not None and now - self._settled_at < SETTLE_SECONDS):
+            return
+        self._settled_at = now
+        from determined.store import trials
+
+        with contextlib.suppress(StoreUnavailable):  # then a run that died shows as running a little longer
+            trials.settle_if_needed(self.store)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without that user
+        return str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+
+
+def place_of(master: str | None, store: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    """The store that `master` or `store` means; None is the default one.
+
+    Example::
+
+        assert place_of(None, "runs.db") == place_of("runs.db", None) == "runs.db"
+    """
+    if store is not None:
+        return store
+    if master is not None and master.startswith(("http://", "https://")):
+        raise DeterminedError(
+            f"{master} is the address of a server, and runs are kept in a store here. "
+            "Leave master out, or name a store: Determined(store='runs.db') or Determined(store='postgresql://...')."
+        )
+    return master
