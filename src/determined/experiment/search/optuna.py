@@ -209,7 +209,7 @@ def _require() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise errors.SearchError(
+        raise errors.MissingPackage(
             "searcher.name is optuna, but Optuna is not installed. Type: pip install 'resolute[optuna]'"
         ) from error
     return optuna
