@@ -81,6 +81,15 @@ class PyTorchCallback:
     def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
         """All files are written and not stored yet; files added to the directory become part of the checkpoint."""
 
+    def on_checkpoint_write_shard(self, checkpoint_dir: str) -> None:
+        """On every rank: an empty directory of this rank's own. Its files join those of the others in the checkpoint.
+
+        Two ranks may give the same file, but not two different ones under one name: that is an error on every rank.
+        """
+
+    def on_checkpoint_read_shard(self, checkpoint_dir: str) -> None:
+        """On every rank, once a checkpoint is restored: its directory, with the files of all ranks that saved it."""
+
     def on_checkpoint_upload_end(self, uuid: str) -> None:
         """The checkpoint is stored under this id."""
 

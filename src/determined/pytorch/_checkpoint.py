@@ -13,7 +13,7 @@ import logging
 import pickle
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -101,6 +101,7 @@ class Checkpointer:
         self._snapshot = Snapshot()
         self._background: BackgroundSave | None = None  # on the chief
         self._is_saving = False  # on every rank
+        self._stored_sharded: str | None = None
         self._saved_classes: dict[str, list[str]] = {}
         self._models = Models(context.models, self._classes_of)
         self._optimizers = Optimizers(context.optimizers, self._classes_of)
@@ -136,14 +137,29 @@ class Checkpointer:
         ranks = self._gather()
         metadata = self._metadata(metadata_extra)
 
+        def fill(path: Path) -> None:
+            self._code.write(path / "code")
+            self._write(path, self._assemble(ranks), self._progress.trial_state())
+            self._run_write_end(path)
+
         def write() -> str:
             with self._streams_kept(), self._core.checkpoint.store_path(metadata) as (path, storage_id):
-                self._code.write(path / "code")
-                self._write(path, self._assemble(ranks), self._progress.trial_state())
-                self._run_write_end(path)
+                fill(path)
             return storage_id
 
+        if self._has("on_checkpoint_write_shard"):
+            return self._save_shards(metadata, fill)
         return self._distributed.run_on_chief(write)
+
+    def _save_shards(self, metadata: dict[str, Any], fill: Callable[[Path], None]) -> str:
+        """Every rank writes into a directory of its own, the chief what there is for all, too. Collective."""
+        is_chief = self._distributed.rank == 0
+        store = self._core.checkpoint.store_path(metadata if is_chief else None, shard=True)
+        with self._streams_kept(), store as (path, storage_id):
+            if is_chief:
+                fill(path)
+            self._callbacks.run("on_checkpoint_write_shard", str(path))
+        return storage_id
 
     def save_async(self, metadata_extra: Mapping[str, Any] | None = None) -> None:
         """Copy the state, and write the checkpoint beside training. Collective.
@@ -151,6 +167,9 @@ class Checkpointer:
         `poll()` or `wait()` tell its id, run the write-end hooks, and raise what went wrong. One that is still being
         written is waited for, so ask `wait()` before if its id matters.
         """
+        if self._has("on_checkpoint_write_shard"):  # ranks have to meet for it, which a thread beside training cannot
+            self._stored_sharded = self.save(metadata_extra)
+            return
         self.wait()
         ranks = self._gather()
         metadata = self._metadata(metadata_extra)
@@ -168,7 +187,7 @@ class Checkpointer:
             self._background = BackgroundSave(
                 lambda: self._core.checkpoint.store_path(metadata),
                 write,
-                self._run_write_end if self._has_write_end() else None,
+                self._run_write_end if self._has("on_checkpoint_end", "on_checkpoint_write_end") else None,
             )
 
         self._distributed.run_on_chief(begin)
@@ -196,7 +215,8 @@ class Checkpointer:
 
     def _finish(self, ask: Any) -> str | None:
         if not self._is_saving:
-            return None
+            stored, self._stored_sharded = self._stored_sharded, None
+            return stored
 
         def result() -> str | None:
             assert self._background is not None, "the chief began it"
@@ -218,6 +238,7 @@ class Checkpointer:
         mine: dict[str, Any] = {}
         failed: Exception | None = None
         try:
+            self._context.gradients.check_exchanged()
             states = self._tracked().rank_state_dict()
             mine = {name: to_plain(state, f"the state of {name}") for name, state in states.items()}
         except Exception as problem:  # noqa: BLE001 - raised below, once the others know
@@ -270,8 +291,7 @@ class Checkpointer:
             **(extra or {}),
         }
 
-    def _has_write_end(self) -> bool:
-        hooks = ("on_checkpoint_end", "on_checkpoint_write_end")
+    def _has(self, *hooks: str) -> bool:
         return any(overrides(callback, hook) for callback in self._callbacks.named.values() for hook in hooks)
 
     def _run_write_end(self, path: Path) -> None:
@@ -309,6 +329,8 @@ class Checkpointer:
         with opened(self._core, source) as path:
             try:
                 loaded = self._load(path, source)
+                with self._streams_kept():
+                    self._callbacks.run("on_checkpoint_read_shard", str(path))
             except Exception as problem:  # noqa: BLE001 - raised below, once no rank reads any more
                 failed = problem
         self._distributed.agree(failed)

@@ -59,6 +59,16 @@ class DistributedModel(DistributedDataParallel):
                 if name not in self.parameters_to_ignore:
                     dist.broadcast(buffer.detach(), src=0, group=self.process_group)
 
+    def settle_buckets(self) -> None:
+        """Exchange gradients in the same portions from the first batch on. Collective.
+
+        DDP puts them together anew after its first batch, in the order in which they came. From three ranks on, the
+        place in a portion decides in which order gloo adds up: a resumed run, whose first batch comes later, would
+        differ in the last bit. What it costs is that a large model's exchange begins when its backward pass ends.
+        """
+        self.reducer._push_all_rebuilt_params()
+        self.reducer._rebuild_buckets()
+
     def check_exchanged(self) -> None:
         """Refuse to go on if the last gradients did not reach every rank. Collective.
 
@@ -92,7 +102,10 @@ def distribute(model: nn.Module, device: torch.device, **ddp_options: Any) -> nn
     if any(parameter.requires_grad for parameter in model.parameters()):
         if device.type != "cpu":
             ddp_options.setdefault("device_ids", [device])
-        return DistributedModel(model, **ddp_options)
+        distributed = DistributedModel(model, **ddp_options)
+        if dist.get_world_size() > 2 and dist.get_backend() == "gloo":
+            distributed.settle_buckets()
+        return distributed
     for tensor in (*model.parameters(), *model.buffers()):
         dist.broadcast(tensor.detach(), src=0)
     return model

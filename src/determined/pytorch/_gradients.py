@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from determined import errors
 from determined.pytorch import _ddp
 from determined.pytorch._ddp import DistributedModel as DistributedModel
 from determined.pytorch._position import Position
+
+logger = logging.getLogger("determined.pytorch")
 
 Clip = Callable[[Any], Any]
 Closure = Callable[[], Any]
@@ -48,11 +51,20 @@ class Gradients:
         self._always_updates = always_updates
         self._registered: dict[int, _Registered] = {}
         self._distributed: list[DistributedDataParallel] = []
+        self._sparing: list[DistributedDataParallel] = []  # those that can keep gradients to themselves
 
     def add_model(self, model: nn.Module) -> None:
         """Take note of a model that may exchange gradients."""
         if isinstance(model, DistributedDataParallel):
             self._distributed.append(model)
+            if not getattr(model, "static_graph", False):
+                self._sparing.append(model)
+            elif self.aggregation_frequency > 1:
+                logger.warning(
+                    "wrap_model(static_graph=True) with aggregation_frequency=%d: torch wants to see a whole exchange "
+                    "first, so ranks exchange gradients in every batch. Leave static_graph out to do it once per group.",
+                    self.aggregation_frequency,
+                )
             for entry in self._registered.values():
                 self._compress(entry)
 
@@ -77,13 +89,13 @@ class Gradients:
     @property
     def spares_communication(self) -> bool:
         """Whether `accumulating()` makes a difference: there are several ranks and batches per update."""
-        return self.aggregation_frequency > 1 and bool(self._distributed)
+        return self.aggregation_frequency > 1 and bool(self._sparing)
 
     @contextlib.contextmanager
     def accumulating(self) -> Iterator[None]:
         """Keep gradients on their ranks; around forward and backward, as DDP decides in the forward pass."""
         with contextlib.ExitStack() as stack:
-            for model in self._distributed:
+            for model in self._sparing:
                 stack.enter_context(model.no_sync())
             yield
 
