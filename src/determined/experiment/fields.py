@@ -78,7 +78,7 @@ class Fields(Section):
     tensorboard_storage: Any = ignored()
     pbs: Any = ignored()
 
-    @field_validator("entrypoint", mode="plain")
+    @field_validator("entrypoint", mode="before")
     @classmethod
     def _command(cls, value: Any) -> Any:
         words = value if isinstance(value, list) else [value]
@@ -91,7 +91,7 @@ class Fields(Section):
     def _once_each(cls, value: list[str]) -> list[str]:
         return list(dict.fromkeys(value))
 
-    @field_validator("min_validation_period", "min_checkpoint_period", mode="plain")
+    @field_validator("min_validation_period", "min_checkpoint_period", mode="before")
     @classmethod
     def _one_unit(cls, value: Any) -> Length:
         found = length(value, least=0)

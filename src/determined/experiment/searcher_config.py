@@ -57,7 +57,7 @@ class WithLength(Searcher):
 
     max_length: Length | int | None = kept(None, "how long to train, if the script does not say.")
 
-    @field_validator("max_length", mode="plain")
+    @field_validator("max_length", mode="before")
     @classmethod
     def _in_one_form(cls, value: Any) -> Any:
         return length(value)

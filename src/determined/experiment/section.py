@@ -44,12 +44,13 @@ class Section(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
     REQUIRED: ClassVar[tuple[str, ...]] = ()
+    SHOWS_NULL: ClassVar[bool] = True  # keys without a value are shown, so that people see what there is
 
     @model_serializer(mode="wrap")
-    def _without_absent_legacy(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _shown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         shown: dict[str, Any] = handler(self)
-        fields = type(self).model_fields
-        return {k: v for k, v in shown.items() if v is not None or k not in fields or not is_retired(fields[k])}
+        retired = {key for key, field in type(self).model_fields.items() if is_retired(field)}
+        return {k: v for k, v in shown.items() if v is not None or (self.SHOWS_NULL and k not in retired)}
 
 
 def is_retired(field: Any) -> bool:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_serializer
+from pydantic import ConfigDict, Field, field_validator
 
 from determined.experiment.log_pattern import compiled
 from determined.experiment.plain import shown
@@ -86,6 +86,7 @@ class Environment(Section):
 class LogPolicy(Section):
     """What to do when a log line matches."""
 
+    SHOWS_NULL = False
     name: str | None = Field(default=None, min_length=1, description="Shown on the trial when a line matched.")
     pattern: str | None = Field(
         default=None, description="RE2 pattern, searched in each line; absent: this policy is off."
@@ -105,10 +106,6 @@ class LogPolicy(Section):
         if value is not None:
             compiled(value)
         return value
-
-    @model_serializer(mode="wrap")
-    def _given(self, handler: Any) -> dict[str, Any]:
-        return {key: value for key, value in handler(self).items() if value is not None}
 
 
 class BindMount(Section):
@@ -182,25 +179,19 @@ class Integrations(Section):
 class Slurm(Section):
     """Used only where trials run under Slurm."""
 
+    SHOWS_NULL = False
     slots_per_node: int | None = Field(default=None, ge=1, le=LARGEST, description="Slots on each node.")
     gpu_type: str | None = Field(default=None, description="Type of GPU to ask for.")
     sbatch_args: list[str] | None = Field(default=None, description="Further options of sbatch.")
-
-    @model_serializer(mode="wrap")
-    def _given(self, handler: Any) -> dict[str, Any]:
-        return {key: value for key, value in handler(self).items() if value is not None}
 
 
 class Length(Section):
     """How long, in exactly one unit."""
 
+    SHOWS_NULL = False
     batches: int | None = Field(default=None, ge=0, le=LARGEST, description="In batches.")
     records: int | None = Field(default=None, ge=0, le=LARGEST, description="In records; needs global_batch_size.")
     epochs: int | None = Field(default=None, ge=0, le=LARGEST, description="In epochs.")
-
-    @model_serializer(mode="wrap")
-    def _given(self, handler: Any) -> dict[str, Any]:
-        return {key: value for key, value in handler(self).items() if value is not None}
 
 
 class Optimizations(Section):

@@ -1,0 +1,45 @@
+"""`det experiment validate` and `det experiment schema`: experiment files, before anything runs."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.terminal import say, write
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--config", "settings", multiple=True, metavar="KEY=VALUE", help="Change a value, as create does.")
+@click.pass_context
+def validate(ctx: click.Context, files: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Check experiment files, YAML or JSON, and say all that is wrong with them."""
+    # A list and not any(): all files are checked, also after one that failed.
+    results = [_is_valid(file, settings) for file in files]
+    if not all(results):
+        ctx.exit(1)
+
+
+def _is_valid(file: str, settings: tuple[str, ...]) -> bool:
+    from determined.errors import ConfigError
+    from determined.experiment import config_file, overrides
+    from determined.experiment.config import ExperimentConfig
+
+    try:
+        read = config_file.read(file)
+        config = ExperimentConfig.parse(overrides.layer(settings, read.values), read.values)
+    except ConfigError as error:
+        say(str(error) if str(error).startswith(file) else f"{file}: {error}")
+        return False
+    for sentence in (*read.notes, *config.warnings):
+        say(f"{file}: warning: {sentence}")
+    write(f"{file}: ok\n")
+    return True
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of experiment files, so that editors complete and check them."""
+    from determined.cli.render import show_json
+    from determined.experiment.json_schema import schema as made
+
+    show_json(made())
