@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import getpass
 from typing import TYPE_CHECKING
 
 import click
 
-from determined.errors import DeterminedError
-
 if TYPE_CHECKING:
     from determined.client import Determined
-
-
-class NoMaster(DeterminedError, ValueError):
-    """An address of a server was given, and there is none to talk to."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +16,7 @@ class Settings:
     """What was typed before the noun."""
 
     store: str | None = None
+    master: str | None = None
     user: str | None = None
 
 
@@ -37,15 +31,5 @@ def connect() -> Determined:
     """A client of the store that this command is about."""
     from determined.client import Determined
 
-    store = settings().store
-    if store and store.startswith(("http://", "https://")):
-        raise NoMaster(
-            f"{store} is the address of a server, and this version reads the store itself. "
-            "Name a file or postgresql://... with --store, or unset DET_MASTER to use your own store."
-        )
-    return Determined(store=store)
-
-
-def user() -> str:
-    """Whose runs are meant when nothing else is said."""
-    return settings().user or getpass.getuser()
+    chosen = settings()
+    return Determined(master=chosen.master, store=chosen.store, user=chosen.user)

@@ -44,7 +44,7 @@ class Det(Group):
         if not stands_alone:
             return run()
         try:
-            status = run()
+            status: Any = run()
             sys.stdout.flush()
         except (ReaderGone, BrokenPipeError):
             _leave_quietly()
@@ -91,7 +91,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=Det, late=NOUNS, context_settings={**HELP_NAMES, "max_content_width": 100})
+@click.group("det", cls=Det, late=NOUNS, context_settings={**HELP_NAMES, "max_content_width": 100})
 @click.option(
     "-v",
     "-V",
@@ -113,4 +113,4 @@ def main(ctx: click.Context, user: str | None, master: str | None, store: str | 
 
     Times are UTC. Lists take --csv and --json.
     """
-    ctx.obj = Settings(store=store or master, user=user)
+    ctx.obj = Settings(store, master, user)

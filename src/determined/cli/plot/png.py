@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -37,7 +38,7 @@ def write_png(drawing: Drawing, path: Path) -> None:
         elif isinstance(shape, Area):
             fill = (*_rgb(shape.colour), round(255 * shape.opacity))
             brush.polygon([(x * zoom, y * zoom) for x, y in shape.points], fill=fill)
-    image = image.resize((drawing.width * SHARPNESS, drawing.height * SHARPNESS), Image.Resampling.LANCZOS)
+    image = image.reduce(OVERSAMPLED)
     brush = ImageDraw.Draw(image)
     for shape in drawing.shapes:
         if isinstance(shape, Words):
@@ -64,7 +65,7 @@ def _paint_words(brush: Any, words: Words) -> None:
 def _dashes(points: Sequence[Point]) -> Iterator[list[Point]]:
     """The drawn parts of a dashed line."""
     left, drawn, part = DASH, True, [points[0]]
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
         length, done = math.hypot(x1 - x0, y1 - y0), 0.0
         while length - done > left:
             done += left

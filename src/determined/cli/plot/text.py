@@ -143,7 +143,7 @@ def _x_axis(figure: Figure, axis: Axis, columns: int, margin: int, look: Look) -
             free = start + len(text) + 1
     for curve in figure.curves:
         for x in curve.odd:
-            marks[round(axis.place(x) * (columns - 1))] = "×" if look.has_unicode else "!"
+            marks[round(axis.place(x) * (columns - 1))] = "✗" if look.has_unicode else "!"
     texts[len(texts) - len(figure.x_label) :] = figure.x_label
     yield " " * margin + corner + "".join(marks)
     yield "".join(texts)
