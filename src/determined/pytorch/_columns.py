@@ -1,8 +1,9 @@
 """One rank's side of metrics: what batches returned, by metric, as running sums on the device and a bounded history.
 
-Per batch a value is detached and appended to a list, nothing else. Every `_FOLD` batches the lists become running sums,
-still on the device, so memory does not grow with the number of batches; at a stop everything crosses to the host in one
-transfer. How ranks come together is in `_metrics`.
+Per batch a value is detached and appended to a list, nothing else; a single number that lies on the CPU, where nobody
+waits for a device, is appended as the number it is, which is cheaper still. Every `_FOLD` batches the lists become
+running sums, still on the device, so memory does not grow with the number of batches; at a stop everything crosses to
+the host in one transfer. How ranks come together is in `_metrics`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,19 @@ from determined.pytorch._sums import Array, Partial, Total, fetch, fsum, numeric
 _FOLD = 256  # batches between two foldings into the running sums
 _ELEMENTS = 1 << 22  # waiting and kept values stay below this many elements: large tensors fold and fade sooner
 _FROZEN = (bool, int, float, complex, str, bytes, type(None), np.generic)
+_NUMBERS = {bool, int, float}
+_NUMPY: dict[torch.dtype, Any] = {  # what a number of this type is on the host
+    torch.float32: np.float32,
+    torch.float64: np.float64,
+    torch.float16: np.float16,
+    torch.bfloat16: np.float32,
+    torch.bool: np.bool_,
+    torch.int64: np.int64,
+    torch.int32: np.int32,
+    torch.int16: np.int16,
+    torch.int8: np.int8,
+    torch.uint8: np.uint8,
+}
 
 
 @dataclass
@@ -52,6 +66,8 @@ class _Chunk:
     def means(self) -> Any:
         """The mean of each value: a tensor where it was one, else a list with None for what is no number."""
         values = self.values
+        if isinstance(values, np.ndarray):
+            return values.astype(np.float64).tolist()
         if not isinstance(values, torch.Tensor):
             return [_mean(value) for value in values]
         if values.numel() == 0 or values.is_complex():
@@ -83,7 +99,7 @@ class Rows:
         self._fold_at = 1
         self._limit = 0
         self._width = -1  # how many metrics there are; known with the first batch, and of no use after a problem
-        self._appends: list[tuple[str, Callable[[Any], None]]] = []
+        self._appends: list[tuple[str, torch.dtype | None, Callable[[Any], None]]] = []
 
     def fresh(self) -> Rows:
         """An empty one like this."""
@@ -96,13 +112,17 @@ class Rows:
             if metrics is None:
                 return
         try:
-            for name, append in self._appends:
+            for name, dtype, append in self._appends:
                 value = metrics[name]
-                if isinstance(value, torch.Tensor):
+                if type(value) is torch.Tensor and value.dtype is dtype and value.ndim == 0 and value.is_cpu:
+                    append(value.item())
+                elif isinstance(value, torch.Tensor):
                     # A fresh result of this batch can be kept as it is. A view would keep its base alive, what needs
                     # no gradient may be a buffer that the next batch writes into, and so is what a CUDA graph returns.
                     fresh = value.requires_grad and value.is_cpu and value._base is None
                     append(value.detach() if fresh else value.detach().clone())
+                elif dtype is not None:  # a tensor before: tell this from the numbers that tensors became
+                    append(np.float64(value) if type(value) is float else _frozen(value))
                 else:
                     append(value if isinstance(value, _FROZEN) else _frozen(value))
         except KeyError:
@@ -209,9 +229,12 @@ class Rows:
         return plain, [[next(arrays) if isinstance(c, torch.Tensor) else c for c in kept] for kept in chunks]
 
     def _begin(self, metrics: Mapping[str, Any]) -> None:
-        self._columns = {name: _Running(self._rank, self._kept != 0, self._validation) for name in metrics}
+        dtypes = {name: _scalar_dtype(value) for name, value in metrics.items()}
+        self._columns = {
+            name: _Running(self._rank, self._kept != 0, self._validation, dtype) for name, dtype in dtypes.items()
+        }
         self._waiting = {name: [] for name in metrics}
-        self._appends = [(name, values.append) for name, values in self._waiting.items()]
+        self._appends = [(name, dtypes[name], values.append) for name, values in self._waiting.items()]
         self._width = len(metrics)
         self._plan(metrics.values())
 
@@ -246,8 +269,9 @@ class Rows:
 class _Running:
     """One metric on one rank while batches come in."""
 
-    def __init__(self, rank: int, keeps: bool, validation: bool) -> None:
+    def __init__(self, rank: int, keeps: bool, validation: bool, dtype: torch.dtype | None) -> None:
         self._rank, self._keeps, self._validation = rank, keeps, validation
+        self._dtype = dtype  # of the tensors that plain numbers among the values were
         self._column = Column()
         self._total = Total()
         self._weighted = Total()
@@ -257,14 +281,14 @@ class _Running:
     def fold(self, values: list[Any], first: int, weights: Sequence[int | None]) -> None:
         """Take in the values of consecutive batches, of which the first has this position."""
         if first == 0:
-            self._column.is_array = isinstance(values[0], (torch.Tensor, np.ndarray))
+            self._column.is_array = self._dtype is not None or isinstance(values[0], (torch.Tensor, np.ndarray))
         at = first
-        for run in _runs(values):
+        for run in _runs(values) if self._dtype is None else _runs_with_numbers(values, self._dtype):
             some = weights[at - first : at - first + len(run)]
             if isinstance(run, torch.Tensor):
                 self._fold_tensor(run, at, some)
             else:
-                self._fold_list(run, at, some)
+                self._fold_list(run.tolist() if isinstance(run, np.ndarray) else run, at, some)
             if self._keeps:
                 self.history.append(_Chunk(run))
             at += len(run)
@@ -318,7 +342,8 @@ class _Running:
             self._sized(1, at, len(run))
             self._total.add(fsum(run) if kinds == {float} else sum(run))
             if self._validation:
-                self._stretch(max(run, key=_nan_first), min(run, key=_nan_last))
+                array = np.array(run)
+                self._stretch(_plain(array.max()), _plain(array.min()))  # NaN if there is one
                 if self._weigh(weights):
                     self._weighted.add(fsum([n * float(w or 0) for n, w in zip(run, weights, strict=True)]))
             return
@@ -384,6 +409,28 @@ def _runs(values: list[Any]) -> Iterator[torch.Tensor | list[Any]]:
     for kind, group in itertools.groupby(values, key=_tensor_kind):
         run = list(group)
         yield run if kind is None else _dense(torch.stack(run))
+
+
+def _runs_with_numbers(values: list[Any], dtype: torch.dtype) -> Iterator[torch.Tensor | list[Any] | Array]:
+    """The same, for values among which plain numbers stand for tensors of this type: neighbours become an array."""
+    kind = _NUMPY[dtype]
+    if set(map(type, values)) <= _NUMBERS:
+        yield np.array(values, dtype=kind)
+        return
+    for is_number, group in itertools.groupby(values, key=lambda value: type(value) in _NUMBERS):
+        run = list(group)
+        yield from [np.array(run, dtype=kind)] if is_number else _runs(run)
+
+
+def _scalar_dtype(value: Any) -> torch.dtype | None:
+    """The type of a tensor whose number can be taken at once: a single one, on the CPU, that numpy can hold."""
+    if type(value) is torch.Tensor and value.is_cpu and value.ndim == 0 and value.layout is torch.strided:
+        return value.dtype if value.dtype in _NUMPY else None
+    return None
+
+
+def _plain(number: Any) -> Any:
+    return number.item() if isinstance(number, np.generic) else number
 
 
 def _tensor_kind(value: Any) -> Any:

@@ -303,10 +303,37 @@ def test_graphs_and_bases_are_let_go():
     """A kept loss keeps neither its graph nor the tensor it is a view of."""
     window = TrainingWindow()
     weight = torch.ones(3, requires_grad=True)
-    window.add({"loss": (weight * 2).sum(), "first": (weight * 2)[0]})
-    for values in window._rows._waiting.values():
-        assert values[0].grad_fn is None
-        assert values[0].untyped_storage().nbytes() == 4
+    window.add({"loss": (weight * 2).sum(0, keepdim=True), "first": (weight * 2)[:1], "number": (weight * 2).sum()})
+    *tensors, number = (values[0] for values in window._rows._waiting.values())
+    for tensor in tensors:
+        assert tensor.grad_fn is None
+        assert tensor.untyped_storage().nbytes() == 4
+    assert type(number) is float
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool]
+)
+def test_single_numbers_of_any_type_are_shown_as_what_they_were(dtype: torch.dtype):
+    """Issue 3: what is kept of a batch is a numpy value of the tensor's type, and the average is that of the values."""
+    window = TrainingWindow()
+    values = [torch.tensor(value).to(dtype) for value in (1, 0, 1, 1)]
+    for value in values:
+        window.add({"metric": value})
+    result = window.close()
+    assert result.metrics == {"metric": 0.75}
+    shown = torch.tensor([], dtype=torch.float32 if dtype is torch.bfloat16 else dtype).numpy().dtype
+    assert [(row["metric"].dtype, row["metric"].shape) for row in result.batch_metrics] == [(shown, ())] * 4
+
+
+def test_a_metric_that_changes_its_kind_is_still_averaged():
+    """Issue 3: a tensor first, then a Python number, another type or a larger tensor: every value counts as it is."""
+    window = TrainingWindow()
+    for value in (torch.tensor(1), 0.5, torch.tensor(0.25), 2, torch.tensor([3.0])):
+        window.add({"metric": value})
+    result = window.close()
+    assert result.metrics == {"metric": 6.75 / 5}
+    assert [float(np.ravel(row["metric"])[0]) for row in result.batch_metrics] == [1, 0.5, 0.25, 2, 3]
 
 
 def test_a_long_window_keeps_the_last_batches_and_averages_all():
@@ -373,6 +400,7 @@ def test_one_transfer_per_window(monkeypatch: pytest.MonkeyPatch):
     cpu = torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: copies.append(self.numel()) or cpu(self))
     monkeypatch.setattr(torch.Tensor, "item", lambda self: pytest.fail("a value was asked for"))
+    monkeypatch.setattr(torch.Tensor, "is_cpu", False)  # as if there were a device to wait for
     window = TrainingWindow()
     for i in range(600):
         window.add({"loss": torch.tensor(float(i)), "count": torch.tensor(i), "vector": torch.ones(3)})
