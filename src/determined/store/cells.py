@@ -1,0 +1,181 @@
+"""Roll-ups of a curve, as arithmetic: points go in, full cells come out. No SQL here; see `series.py` and `curves.py`.
+
+Points are grouped by their place in the curve, not by their step: cell n of level k sums up the points
+n * width(k) ... (n + 1) * width(k) - 1. A full cell never changes. What is not full yet is kept like the digits of a
+counter: `open[0]` has the last points, `open[k]` the full cells of level k - 1 that no full cell of level k covers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from determined._types import Json
+from determined.store import values
+
+WIDTH = 16
+"""Points in a cell of level 0."""
+FAN = 4
+"""Cells of one level in a cell of the next."""
+
+Point = tuple[int, float]  # steps, value
+
+
+def width(level: int) -> int:
+    """Points in a full cell of this level."""
+    return WIDTH * int(FAN**level)
+
+
+@dataclasses.dataclass(slots=True)
+class Cell:
+    """What some neighbouring points amount to. `min`, `max` and `sum` are of the finite values, None without one.
+
+    Example::
+
+        cell = Cell.of([(10, 1.0), (20, 3.0), (30, math.nan)])
+        assert (cell.count, cell.odd, cell.min, cell.max, cell.mean) == (2, 1, 1.0, 3.0, 2.0)
+    """
+
+    first_steps: int
+    last_steps: int
+    count: int = 0  # finite values
+    odd: int = 0  # NaN and infinities
+    min: float | None = None
+    max: float | None = None
+    sum: float | None = None
+
+    @classmethod
+    def of(cls, points: Sequence[Point]) -> Cell:
+        """The cell of these points, which are in order of steps."""
+        finite = [value for _, value in points if math.isfinite(value)]
+        cell = cls(points[0][0], points[-1][0], len(finite), len(points) - len(finite))
+        if finite:
+            cell.min, cell.max, cell.sum = min(finite), max(finite), sum(finite)
+        return cell
+
+    @property
+    def points(self) -> int:
+        return self.count + self.odd
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of the finite values. It is not finite itself if their sum is more than a float holds."""
+        if not self.count:
+            return None
+        return math.nan if self.sum is None else self.sum / self.count  # SQLite has no NaN: it gives back nothing
+
+    def joined(self, later: Cell) -> Cell:
+        """One cell for both; `later` follows this one."""
+        joined = Cell(self.first_steps, later.last_steps, self.count + later.count, self.odd + later.odd)
+        parts = [cell for cell in (self, later) if cell.count]
+        if parts:
+            joined.min = min(cell.min for cell in parts if cell.min is not None)
+            joined.max = max(cell.max for cell in parts if cell.max is not None)
+            joined.sum = sum(math.nan if cell.sum is None else cell.sum for cell in parts)
+        return joined
+
+
+class FullCell(NamedTuple):
+    """A cell that is finished: which one, of which level."""
+
+    level: int
+    place: int
+    cell: Cell
+
+
+def join(cells: Iterable[Cell]) -> Cell | None:
+    """One cell for all, which are in order; None if there are none."""
+    whole: Cell | None = None
+    for cell in cells:
+        whole = cell if whole is None else whole.joined(cell)
+    return whole
+
+
+@dataclasses.dataclass(slots=True)
+class Rollup:
+    """The end of a curve: how many points it has, and the cells that are not full.
+
+    Samples that belong to no step count in the total, and are no points of the curve.
+
+    Example::
+
+        rollup = Rollup()
+        full = rollup.extend([(step, float(step)) for step in range(20)])
+        assert [(level, place) for level, place, _ in full] == [(0, 0)]
+        assert rollup.total.mean == 9.5
+    """
+
+    points: int = 0
+    open: list[Cell | None] = dataclasses.field(default_factory=list)
+    samples: Cell | None = None
+
+    def extend(self, points: Sequence[Point]) -> list[FullCell]:
+        """Add points, which follow all earlier ones; the cells that this fills."""
+        full: list[FullCell] = []
+        start = 0
+        while start < len(points):
+            end = start + WIDTH - self.points % WIDTH
+            self._carry(Cell.of(points[start:end]), full)
+            start = end
+        return full
+
+    def _carry(self, cell: Cell, full: list[FullCell]) -> None:
+        self.points += cell.points
+        level = 0
+        while True:
+            if level == len(self.open):
+                self.open.append(None)
+            there = self.open[level]
+            cell = cell if there is None else there.joined(cell)
+            if cell.points < width(level):
+                self.open[level] = cell
+                return
+            self.open[level] = None
+            full.append(FullCell(level, self.points // width(level) - 1, cell))
+            level += 1
+
+    def sample(self, numbers: Sequence[float]) -> None:
+        """Count numbers that belong to no step."""
+        cell = Cell.of([(0, number) for number in numbers])
+        self.samples = cell if self.samples is None else self.samples.joined(cell)
+
+    @property
+    def total(self) -> Cell | None:
+        """The samples and the whole curve in one cell; None if there are neither."""
+        samples = [] if self.samples is None else [self.samples]
+        return join([*samples, *self.tail(len(self.open) - 1)])
+
+    def tail(self, level: int) -> Iterator[Cell]:
+        """What follows the last full cell of a level, oldest first."""
+        for cell in reversed(self.open[: level + 1]):
+            if cell is not None:
+                yield cell
+
+    def dump(self) -> str:
+        """As text, for a row."""
+        return values.dump([self.points, _plain(self.samples), *map(_plain, self.open)])
+
+    @classmethod
+    def load(cls, text: str) -> Rollup:
+        """What `dump` wrote."""
+        points, *cells = values.load(text)
+        samples, *still_open = [None if cell is None else Cell(*cell) for cell in cells]
+        return cls(points, still_open, samples)
+
+
+def _plain(cell: Cell | None) -> list[float | None] | None:
+    if cell is None:
+        return None
+    return [cell.first_steps, cell.last_steps, cell.count, cell.odd, cell.min, cell.max, cell.sum]
+
+
+def real(value: Json) -> float | None:
+    """A metric as a point of a curve; None if it is no number. A whole number too long for a float is infinite."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

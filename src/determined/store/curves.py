@@ -1,0 +1,197 @@
+"""Curves, read: the envelope of any range in about as many buckets as asked for, and exact points. Nothing is written.
+
+Whatever the range, an envelope reads a few thousand rows at most: roll-ups of the right width, or the points themselves
+where they are few.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from determined.store import values
+from determined.store.cells import WIDTH, Cell, Rollup, join, real, width
+from determined.store.schema import metric_cells, metric_series, metrics
+from determined.store.series import CELL_COLUMNS
+
+EXACT = 4
+"""With this many points per bucket, or fewer, the points themselves are read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Envelope:
+    """A curve in buckets, as columns; bucket i holds the points from `steps[i]` to `ends[i]`.
+
+    `min`, `mean` and `max` are of the finite values, None where there is none; `odd` counts NaN and infinities.
+    """
+
+    steps: list[int]
+    ends: list[int]
+    count: list[int]
+    min: list[float | None]
+    mean: list[float | None]
+    max: list[float | None]
+    odd: list[int]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """A curve as it was reported, as columns, in order of steps."""
+
+    steps: list[int]
+    value: list[float]
+    time: list[datetime.datetime]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def envelope(
+    conn: sa.Connection,
+    trial_id: int,
+    group: str,
+    name: str,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    buckets: int = 1000,
+) -> Envelope:
+    """The curve of a metric between two steps, both included, in `buckets` buckets or fewer.
+
+    Buckets have equally many points, in whole roll-ups; so there may be a quarter as many as asked for, and those at
+    the ends may reach beyond the range. With few points each has a bucket of its own.
+
+    Args:
+        conn: Where.
+        trial_id: Whose curve.
+        group: Of which group.
+        name: Of which metric.
+        first: From this step on; from the beginning without it.
+        last: Up to this step; to the end without it.
+        buckets: How many are useful; a chart needs one per column of pixels.
+
+    Example::
+
+        curve = envelope(conn, 1, "training", "loss", first=1000, last=2000, buckets=200)
+        assert len(curve) <= 200 and curve.min[0] <= curve.mean[0] <= curve.max[0]
+    """
+    series = _series(conn, trial_id, group, name)
+    if series is None:
+        return _columns([])
+    low, high = first or 0, series.last_steps if last is None else min(last, series.last_steps)
+    there = _points_between(conn, series, low, high)
+    if there <= EXACT * buckets:
+        exact = points(conn, trial_id, group, name, first=first, last=last)
+        pieces = [Cell.of([point]) for point in zip(exact.steps, exact.value, strict=True)]
+    else:
+        level = 0
+        while width(level + 1) * buckets <= there:
+            level += 1
+        pieces = _pieces(conn, series, level, low, high)
+    each = -(-len(pieces) // buckets) or 1
+    whole = (join(pieces[start : start + each]) for start in range(0, len(pieces), each))
+    return _columns([cell for cell in whole if cell is not None])
+
+
+def chart(
+    conn: sa.Connection, trial_ids: Sequence[int], group: str, name: str, *, buckets: int = 200
+) -> dict[int, Envelope]:
+    """The same curve of many trials, for one picture; trials that never reported it are left out."""
+    found = {trial_id: envelope(conn, trial_id, group, name, buckets=buckets) for trial_id in trial_ids}
+    return {trial_id: curve for trial_id, curve in found.items() if len(curve)}
+
+
+def points(
+    conn: sa.Connection,
+    trial_id: int,
+    group: str,
+    name: str,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    limit: int | None = None,
+) -> Points:
+    """The exact points of a curve between two steps, both included; the first `limit` of them."""
+    query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.report_time).where(
+        metrics.c.trial_id == trial_id,
+        metrics.c.metric_group == group,
+        metrics.c.archived == sa.false(),
+        metrics.c.steps >= (first or 0),
+        _mentions(conn, name),
+    )
+    if last is not None:
+        query = query.where(metrics.c.steps <= last)
+    found = Points([], [], [])
+    for row in conn.execute(query.order_by(metrics.c.steps).execution_options(yield_per=2000)):
+        if limit is not None and len(found) >= limit:
+            break
+        if (value := real(values.load(row.body).get(name))) is not None:
+            found.steps.append(row.steps)
+            found.value.append(value)
+            found.time.append(row.report_time)
+    return found
+
+
+def _mentions(conn: sa.Connection, name: str) -> sa.ColumnElement[bool]:
+    """Rows whose text has the name in it: a metric that is reported seldom is found without reading the rest."""
+    find = sa.func.instr if conn.dialect.name == "sqlite" else sa.func.strpos
+    return find(metrics.c.body, json.dumps(name)) > 0
+
+
+def _series(conn: sa.Connection, trial_id: int, group: str, name: str) -> sa.Row[Any] | None:
+    columns = [metric_series.c[column] for column in ("id", "points", "last_steps", "rollup")]
+    return conn.execute(
+        sa.select(*columns).where(
+            metric_series.c.trial_id == trial_id,
+            metric_series.c.metric_group == group,
+            metric_series.c.name == name,
+            metric_series.c.points > 0,
+        )
+    ).first()
+
+
+def _points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: int) -> int:
+    """About how many points lie between two steps: right but for the cells at the ends."""
+    cell = sa.select(metric_cells.c.cell).where(metric_cells.c.series_id == series.id, metric_cells.c.level == 0)
+    newest_first = cell.order_by(metric_cells.c.first_steps.desc()).limit(1)
+    start = (conn.scalar(newest_first.where(metric_cells.c.first_steps <= low)) or 0) * WIDTH
+    after = conn.scalar(cell.order_by(metric_cells.c.first_steps).where(metric_cells.c.first_steps > high).limit(1))
+    return int(series.points if after is None else after * WIDTH) - int(start)
+
+
+def _pieces(conn: sa.Connection, series: sa.Row[Any], level: int, low: int, high: int) -> list[Cell]:
+    """The full cells of a level that overlap a range, and what follows the last of them."""
+    here = (metric_cells.c.series_id == series.id, metric_cells.c.level == level)
+    begin = conn.scalar(
+        sa.select(sa.func.max(metric_cells.c.first_steps)).where(*here, metric_cells.c.first_steps <= low)
+    )
+    query = sa.select(*(metric_cells.c[name] for name in CELL_COLUMNS)).where(
+        *here, metric_cells.c.first_steps >= (begin or 0), metric_cells.c.first_steps <= high
+    )
+    cells = [Cell(*row) for row in conn.execute(query.order_by(metric_cells.c.first_steps))]
+    return [cell for cell in _with_tail(cells, series, level) if cell.last_steps >= low and cell.first_steps <= high]
+
+
+def _with_tail(cells: list[Cell], series: sa.Row[Any], level: int) -> Iterator[Cell]:
+    yield from cells
+    yield from Rollup.load(series.rollup).tail(level)
+
+
+def _columns(cells: Sequence[Cell]) -> Envelope:
+    return Envelope(
+        steps=[cell.first_steps for cell in cells],
+        ends=[cell.last_steps for cell in cells],
+        count=[cell.count for cell in cells],
+        min=[cell.min for cell in cells],
+        mean=[cell.mean for cell in cells],
+        max=[cell.max for cell in cells],
+        odd=[cell.odd for cell in cells],
+    )
