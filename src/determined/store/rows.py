@@ -1,0 +1,58 @@
+"""What all nouns need: look up a row or say that it is not there, and turn rows into dataclasses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from determined import errors
+
+T = TypeVar("T")
+_CHUNK = 500  # ids in one statement: databases limit how many there may be
+
+
+def required(row: T | None, what: str, ident: object, listing: str) -> T:
+    """The row, or `NotFound` with what to type."""
+    if row is None:
+        raise errors.NotFound(f"There is no {what} {ident} in this store. List them with: {listing}")
+    return row
+
+
+def build(kind: type[T], row: sa.RowMapping, **more: Any) -> T:
+    """A dataclass from the columns of the same names."""
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]  # kind is always a dataclass
+    return kind(**{name: more[name] if name in more else row[name] for name in names if name in more or name in row})
+
+
+def insert(conn: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> int:
+    """Add a row and return its id."""
+    key = conn.execute(table.insert().values(row)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def chunks(ids: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """The ids, a statement's worth at a time."""
+    for start in range(0, len(ids), _CHUNK):
+        yield ids[start : start + _CHUNK]
+
+
+def check_fields(what: str, given: Iterable[str], known: frozenset[str]) -> None:
+    """Refuse to change columns that are kept by the store itself."""
+    if unknown := sorted(set(given) - known):
+        raise errors.InvalidValue(f"{unknown[0]!r} of {what} cannot be set. Settable are: {', '.join(sorted(known))}.")
+
+
+def ordering(
+    columns: Mapping[str, sa.ColumnElement[Any]], sort_by: str, descending: bool, ident: sa.ColumnElement[Any]
+) -> list[sa.ColumnElement[Any]]:
+    """Sort by one column, what has no value last either way, then by id so that pages do not overlap."""
+    if sort_by not in columns:
+        raise errors.InvalidValue(f"Cannot sort by {sort_by!r}. Choose one of: {', '.join(columns)}.")
+    column = columns[sort_by]
+    if column is ident:
+        return [ident.desc() if descending else ident.asc()]
+    return [(column.desc() if descending else column.asc()).nulls_last(), ident.desc() if descending else ident.asc()]

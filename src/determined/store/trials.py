@@ -1,0 +1,274 @@
+"""Trials: make, find and change them, and notice those whose process is gone."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import secrets
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from determined import errors
+from determined.store import events, experiments, processes, rows
+from determined.store.messages import now
+from determined.store.schema import allocations, tasks, trials
+from determined.store.schema import experiments as experiments_table
+
+SILENCE = datetime.timedelta(minutes=5)
+"""How long an unmanaged process may say nothing before it counts as gone."""
+GONE = "The process ended without a word."
+"""The reason of trials that `settle` ended; if the process speaks after all, the trial runs again."""
+
+_LISTING = "det trial ls"
+_KEPT_BY_US = {
+    "id",
+    "experiment_id",
+    "request_id",
+    "state",
+    "attempt",
+    "metadata",
+    "checkpoint_size",
+    "checkpoint_count",
+}
+_SETTABLE = frozenset(trials.c.keys()) - _KEPT_BY_US
+# Of an unmanaged experiment: the furthest of its trials counts.
+_ADVANCE = {"PAUSED": 0, "ERROR": 1, "CANCELED": 2, "COMPLETED": 3, "ACTIVE": 4, "RUNNING": 4}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialRow:
+    """A trial."""
+
+    id: int
+    experiment_id: int
+    request_id: str
+    state: str
+    state_reason: str
+    exit_reason: str | None
+    hparams: dict[str, Any]
+    seed: int
+    attempt: int
+    restarts: int
+    start_time: datetime.datetime
+    end_time: datetime.datetime | None
+    warm_start_checkpoint_uuid: str | None
+    total_batches: int
+    runner_state: str
+    progress: float | None
+    best_validation_id: int | None
+    latest_validation_id: int | None
+    searcher_metric_value: float | None
+    latest_metric_value: float | None
+    summary_metrics: dict[str, Any]
+    metadata: dict[str, Any]
+    checkpoint_size: int
+    checkpoint_count: int
+    external_trial_id: str | None
+    last_activity: datetime.datetime | None
+    log_policy_matched: str | None
+    log_retention_days: int | None
+
+
+class LockedTrial(NamedTuple):
+    """What a trial is while nobody else can change it."""
+
+    id: int
+    experiment_id: int
+    state: str
+    state_reason: str
+    attempt: int
+
+
+def create(
+    conn: sa.Connection,
+    experiment_id: int,
+    *,
+    hparams: dict[str, Any],
+    request_id: str | None = None,
+    state: str = "PAUSED",
+    seed: int = 0,
+    external_trial_id: str | None = None,
+    warm_start_checkpoint_uuid: str | None = None,
+    log_retention_days: int | None = None,
+    start_time: datetime.datetime | None = None,
+) -> int:
+    """Add a trial without attempts and return its id."""
+    row = {
+        "experiment_id": experiment_id,
+        "hparams": hparams,
+        "request_id": request_id or secrets.token_hex(8),
+        "state": state,
+        "seed": seed,
+        "external_trial_id": external_trial_id,
+        "warm_start_checkpoint_uuid": warm_start_checkpoint_uuid,
+        "log_retention_days": log_retention_days,
+        "start_time": start_time or now(),
+    }
+    return rows.insert(conn, trials, row)
+
+
+def get(conn: sa.Connection, trial_id: int, *, deleted: bool = False) -> TrialRow:
+    """One trial; those of hidden experiments only with `deleted=True`."""
+    query = sa.select(trials).where(trials.c.id == trial_id)
+    if not deleted:
+        query = query.join(experiments_table).where(experiments_table.c.deleted_at.is_(None))
+    row = rows.required(conn.execute(query).mappings().one_or_none(), "trial", trial_id, _LISTING)
+    return rows.build(TrialRow, row)
+
+
+def find_external(conn: sa.Connection, experiment_id: int, external_trial_id: str) -> int | None:
+    """The trial of this experiment that has this name outside, or None."""
+    named = (trials.c.experiment_id == experiment_id, trials.c.external_trial_id == external_trial_id)
+    return conn.scalar(sa.select(trials.c.id).where(*named))
+
+
+def of_experiment(
+    conn: sa.Connection,
+    experiment_id: int,
+    *,
+    sort_by: str = "id",
+    descending: bool = False,
+    states: tuple[str, ...] = (),
+    limit: int | None = None,
+    offset: int = 0,
+) -> list[TrialRow]:
+    """The trials of an experiment.
+
+    Args:
+        experiment_id: The experiment; it may be a hidden one.
+        sort_by: `id`, `state`, `start_time`, `end_time`, `duration`, `best_metric`, `latest_metric`, `batches`,
+            `restarts`, `checkpoint_size`, `checkpoint_count` or `log_retention_days`.
+        descending: The largest first. What has no value comes last either way.
+        states: Only those in one of these states.
+        limit: At most so many.
+        offset: Leave out the first so many.
+    """
+    query = sa.select(trials).where(trials.c.experiment_id == experiment_id)
+    if states:
+        query = query.where(trials.c.state.in_(states))
+    columns = {**_SORTABLE, "duration": _duration(conn)}
+    query = query.order_by(*rows.ordering(columns, sort_by, descending, trials.c.id))
+    query = query.limit(limit if limit is not None or not offset else 2**62).offset(offset or None)
+    return [rows.build(TrialRow, row) for row in conn.execute(query).mappings()]
+
+
+def update(conn: sa.Connection, trial_id: int, **fields: Any) -> None:
+    """Set columns of one trial. States are set by `set_state`, metadata by `set_metadata`."""
+    rows.check_fields("a trial", fields, _SETTABLE)
+    changed = conn.execute(trials.update().where(trials.c.id == trial_id).values(fields)).rowcount
+    rows.required(changed or None, "trial", trial_id, _LISTING)
+
+
+def set_metadata(conn: sa.Connection, trial_id: int, metadata: dict[str, Any]) -> None:
+    """Replace the user's own notes on the trial."""
+    _check_metadata(metadata)
+    changed = conn.execute(trials.update().where(trials.c.id == trial_id).values({"metadata": metadata})).rowcount
+    rows.required(changed or None, "trial", trial_id, _LISTING)
+
+
+def set_state(
+    conn: sa.Connection,
+    trial_id: int,
+    state: str,
+    reason: str = "",
+    *,
+    exit_reason: str | None = None,
+    time: datetime.datetime | None = None,
+) -> None:
+    """Move to a state, whatever it was before, with an event that says so; an unmanaged experiment follows."""
+    moment = time or now()
+    before = lock(conn, trial_id)
+    fields: dict[str, Any] = {} if exit_reason is None else {"exit_reason": exit_reason}
+    if before.state != state:
+        end = moment if state in experiments.TERMINAL else None
+        fields |= {"state": state, "state_reason": reason, "end_time": end}
+        body = {"from": before.state, "to": state, "reason": reason}
+        events.append(conn, before.experiment_id, "TRIAL_STATE", body, trial_id=trial_id, time=moment)
+    elif reason:
+        fields["state_reason"] = reason
+    if fields:
+        conn.execute(trials.update().where(trials.c.id == trial_id).values(fields))
+    if before.state != state:
+        _follow(conn, before.experiment_id, reason, moment)
+
+
+def lock(conn: sa.Connection, trial_id: int) -> LockedTrial:
+    """Keep everybody else from changing a trial until our transaction ends; tells what it is now."""
+    columns = (trials.c.id, trials.c.experiment_id, trials.c.state, trials.c.state_reason, trials.c.attempt)
+    query = sa.select(*columns).where(trials.c.id == trial_id).with_for_update(key_share=True)
+    return LockedTrial(*rows.required(conn.execute(query).one_or_none(), "trial", trial_id, _LISTING))
+
+
+def settle(conn: sa.Connection, time: datetime.datetime | None = None) -> list[int]:
+    """End the unmanaged trials whose process is gone, and return their ids.
+
+    Gone means: it ran on this machine and does not any more; or we cannot look, and it has been silent for 5 minutes.
+    Such a trial is an ERROR that ended when it was last heard of.
+    """
+    moment = time or now()
+    latest = sa.and_(allocations.c.task_id == tasks.c.task_id, allocations.c.attempt == trials.c.attempt)
+    columns = (allocations.c.allocation_id, allocations.c.node, allocations.c.pid, allocations.c.process_started)
+    moments = (trials.c.start_time, trials.c.last_activity, allocations.c.last_activity)
+    query = (
+        sa.select(trials.c.id, *columns, *moments)
+        .select_from(trials.join(experiments_table).join(tasks, tasks.c.trial_id == trials.c.id))
+        .join(allocations, latest)
+        .where(trials.c.state == "RUNNING", experiments_table.c.unmanaged)
+        .order_by(trials.c.id)
+    )
+    settled = []
+    for trial_id, allocation_id, node, pid, process_started, *signs in conn.execute(query).all():
+        heard = max(sign for sign in signs if sign is not None)
+        if pid is not None and node == processes.this_node():
+            gone = not processes.is_alive(pid, process_started)
+        else:
+            gone = moment - heard > SILENCE
+        if gone:
+            set_state(conn, trial_id, "ERROR", GONE, time=heard)
+            ended = allocations.update().where(allocations.c.allocation_id == allocation_id)
+            conn.execute(ended.values(state="TERMINATED", end_time=heard, exit_reason=GONE))
+            settled.append(trial_id)
+    return settled
+
+
+def _follow(conn: sa.Connection, experiment_id: int, reason: str, moment: datetime.datetime) -> None:
+    """Bring an unmanaged experiment to the state of its furthest trial."""
+    query = sa.select(experiments_table.c.unmanaged).where(experiments_table.c.id == experiment_id)
+    if not conn.scalar(query):
+        return
+    states = conn.scalars(sa.select(trials.c.state).where(trials.c.experiment_id == experiment_id).distinct()).all()
+    furthest = max(states, key=lambda state: _ADVANCE.get(state, 0))
+    experiments.set_state(conn, experiment_id, furthest, reason, time=moment)
+
+
+def _check_metadata(value: Any, depth: int = 0, where: str = "metadata") -> None:
+    if isinstance(value, (dict, list)) and depth >= 10:
+        raise errors.InvalidValue(f"{where} is nested more than 10 levels deep. Put it into a file of a checkpoint.")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if len(str(key)) > 50:
+                raise errors.InvalidValue(f"A key of {where} has {len(str(key))} characters; 50 are allowed.")
+            _check_metadata(inner, depth + 1, f"{where}.{key}")
+    elif isinstance(value, list):
+        if len(value) > 100:
+            raise errors.InvalidValue(f"{where} has {len(value)} items; 100 are allowed.")
+        for index, inner in enumerate(value):
+            _check_metadata(inner, depth + 1, f"{where}[{index}]")
+    elif isinstance(value, str) and len(value) > 5000:
+        raise errors.InvalidValue(f"{where} has {len(value)} characters; 5000 are allowed.")
+
+
+def _duration(conn: sa.Connection) -> sa.ColumnElement[Any]:
+    start, end = trials.c.start_time, trials.c.end_time
+    if conn.dialect.name == "sqlite":
+        return sa.func.julianday(sa.func.coalesce(end, sa.literal(now(), end.type))) - sa.func.julianday(start)
+    return sa.func.coalesce(end, sa.func.now()) - start
+
+
+_SORTABLE: dict[str, sa.ColumnElement[Any]] = {
+    **{column.name: column for column in trials.c if column.name not in ("hparams", "summary_metrics", "metadata")},
+    "best_metric": trials.c.searcher_metric_value,
+    "latest_metric": trials.c.latest_metric_value,
+    "batches": trials.c.total_batches,
+}
