@@ -1,0 +1,312 @@
+"""Checkpoints as rows: which there are, where they lie, how good they are. Their bytes are the artifacts room's."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from determined import errors
+from determined.store import attempts, rows, trials, values
+from determined.store.attempts import Attempt
+from determined.store.messages import CheckpointReport
+from determined.store.schema import checkpoints, experiments, metrics, model_versions, storage_backends
+from determined.store.schema import trials as trials_table
+
+GONE = "DELETED"
+"""The state of one that has no files any more. Its row stays."""
+
+_LISTING = "det checkpoint ls <experiment id>"
+_RETENTION = ("save_experiment_best", "save_trial_best", "save_trial_latest")  # not where it is, but how long
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointRow:
+    """A checkpoint, with what was measured at exactly its steps."""
+
+    uuid: str
+    task_id: str
+    allocation_id: str | None
+    trial_id: int
+    experiment_id: int
+    steps: int
+    report_time: datetime.datetime
+    state: str
+    metadata: dict[str, Any]
+    resources: dict[str, int]
+    size: int
+    storage: dict[str, Any] | None
+    validation_metrics: dict[str, Any] | None
+    searcher_metric: float | None  # None also for NaN and for what is no number
+
+
+def record(
+    conn: sa.Connection, attempt: Attempt, report: CheckpointReport, storage: dict[str, Any] | None = None
+) -> None:
+    """Write down what a process says of a checkpoint; the same report twice is one.
+
+    Raises:
+        InvalidValue: The metadata has no whole number `steps_completed`.
+        StaleAttempt: It is complete, but a newer attempt of the trial has begun.
+        Refused: The id belongs to another trial's checkpoint.
+    """
+    if report.state == "COMPLETED":
+        _record_complete(conn, attempt, report, storage)
+    elif conn.scalar(sa.select(checkpoints.c.uuid).where(checkpoints.c.uuid == report.storage_id)):
+        set_state(conn, report.storage_id, report.state, resources=report.resources)
+
+
+def _record_complete(
+    conn: sa.Connection, attempt: Attempt, report: CheckpointReport, storage: dict[str, Any] | None
+) -> None:
+    steps = report.metadata.get("steps_completed")
+    if not isinstance(steps, int) or isinstance(steps, bool):
+        raise errors.InvalidValue(
+            f"The metadata of checkpoint {report.storage_id} needs a whole number steps_completed; it has {steps!r}."
+        )
+    attempts.check_current(conn, attempt)
+    owner = conn.scalar(sa.select(checkpoints.c.trial_id).where(checkpoints.c.uuid == report.storage_id))
+    if owner == attempt.trial_id:
+        return
+    if owner is not None:
+        raise errors.Refused(f"Checkpoint {report.storage_id} belongs to trial {owner}; an id is used once.")
+    row = {
+        "uuid": report.storage_id,
+        "task_id": attempt.task_id,
+        "trial_id": attempt.trial_id,
+        "allocation_id": attempt.allocation_id,
+        "steps": steps,
+        "report_time": report.time,
+        "state": report.state,
+        "metadata": report.metadata,
+        "resources": report.resources,
+        "size": sum(report.resources.values()),
+        "storage_id": None if storage is None else backend_id(conn, storage),
+    }
+    conn.execute(checkpoints.insert().values(row))
+    refresh_sizes(conn, attempt.trial_id)
+
+
+def backend_id(conn: sa.Connection, storage: dict[str, Any]) -> int:
+    """The id of a place where checkpoints lie; the same place is one row."""
+    config = {name: value for name, value in storage.items() if name not in _RETENTION}
+    fingerprint = hashlib.sha256(values.dump(dict(sorted(config.items()))).encode()).hexdigest()
+    query = sa.select(storage_backends.c.id).where(storage_backends.c.fingerprint == fingerprint)
+    if (known := conn.scalar(query)) is not None:
+        return int(known)
+    if conn.dialect.name == "postgresql":  # two runs may meet a new place at the same moment
+        from sqlalchemy.dialects.postgresql import insert
+
+        conn.execute(insert(storage_backends).values(fingerprint=fingerprint, config=config).on_conflict_do_nothing())
+        return int(conn.scalar(query) or 0)
+    return rows.insert(conn, storage_backends, {"fingerprint": fingerprint, "config": config})
+
+
+def get(conn: sa.Connection, uuid: str) -> CheckpointRow:
+    """One checkpoint by its id; those of hidden experiments are not there."""
+    found = _load(conn, checkpoints.c.uuid == uuid)
+    return rows.required(found[0] if found else None, "checkpoint", uuid, _LISTING)
+
+
+def complete_uuid(conn: sa.Connection, prefix: str) -> str:
+    """The id that begins so, if just one does.
+
+    Example::
+
+        uuid = complete_uuid(conn, "4f1c")
+    """
+    like = checkpoints.c.uuid.startswith(prefix, autoescape=True)
+    found = conn.scalars(
+        _visible(sa.select(checkpoints.c.uuid)).where(like).order_by(checkpoints.c.uuid).limit(3)
+    ).all()
+    if len(found) > 1 and prefix not in found:
+        raise errors.InvalidValue(f"Several checkpoints begin with {prefix}: {', '.join(found)}, ... Type more of it.")
+    only: str | None = prefix if prefix in found else found[0] if found else None
+    return rows.required(only, "checkpoint", prefix, _LISTING)
+
+
+def find(
+    conn: sa.Connection,
+    *,
+    experiment_id: int | None = None,
+    trial_id: int | None = None,
+    states: Sequence[str] | None = ("COMPLETED",),
+    sort_by: str = "searcher_metric",
+    descending: bool | None = None,
+    limit: int | None = None,
+) -> list[CheckpointRow]:
+    """The checkpoints of an experiment or a trial.
+
+    Args:
+        conn: Where to look.
+        experiment_id: Of this experiment; or
+        trial_id: of this trial.
+        states: In one of these states; None is any.
+        sort_by: `uuid`, `trial_id`, `steps`, `time`, `state`, `searcher_metric`, or the name of a validation metric.
+            What has no such value comes last, ties are in the order of their validation.
+        descending: The largest first. None is: the best metric first, and anything else from the smallest.
+        limit: At most so many.
+    """
+    of = checkpoints.c.trial_id == trial_id if trial_id is not None else trials_table.c.experiment_id == experiment_id
+    conditions = [of] if states is None else [of, checkpoints.c.state.in_(states)]
+    found = _load(conn, *conditions)
+    if descending is None:
+        is_metric = sort_by not in ("uuid", "trial_id", "steps", "time", "state")
+        descending = is_metric and bool(found) and not _smaller_is_better(conn, found[0].experiment_id)
+    return _sorted(found, sort_by, descending)[:limit]
+
+
+def newest(conn: sa.Connection, trial_id: int) -> CheckpointRow | None:
+    """The complete checkpoint of a trial that is furthest in training."""
+    column = checkpoints.c
+    query = sa.select(column.uuid).where(column.trial_id == trial_id, column.state == "COMPLETED")
+    uuid = conn.scalar(query.order_by(column.steps.desc(), column.report_time.desc()).limit(1))
+    return None if uuid is None else get(conn, uuid)
+
+
+def best(conn: sa.Connection, *, trial_id: int | None = None, experiment_id: int | None = None) -> CheckpointRow | None:
+    """The complete checkpoint with the best searcher metric; None if none has one."""
+    found = find(conn, trial_id=trial_id, experiment_id=experiment_id, limit=1)
+    return found[0] if found and found[0].searcher_metric is not None else None
+
+
+def of_script(conn: sa.Connection, script: str, which: str = "newest") -> CheckpointRow | None:
+    """The `newest` complete checkpoint that runs of a script have left, or the `best`.
+
+    The best is looked for among the runs that have the same searcher metric as the latest run that has one.
+    """
+    ours = sa.and_(experiments.c.script == script, experiments.c.deleted_at.is_(None))
+    if which == "newest":
+        query = _visible(sa.select(checkpoints.c.uuid)).where(ours, checkpoints.c.state == "COMPLETED")
+        order = (checkpoints.c.report_time.desc(), checkpoints.c.steps.desc())
+        uuid = conn.scalar(query.order_by(*order).limit(1))
+        return None if uuid is None else get(conn, uuid)
+    named = sa.select(experiments.c.searcher_metric, experiments.c.smaller_is_better)
+    latest = named.where(ours, experiments.c.searcher_metric.is_not(None)).order_by(experiments.c.id.desc()).limit(1)
+    goal = conn.execute(latest).one_or_none()
+    if goal is None:
+        return None
+    metric, smaller_is_better = goal
+    same = (experiments.c.searcher_metric == metric, experiments.c.smaller_is_better.is_(smaller_is_better))
+    found = _load(conn, ours, *same, checkpoints.c.state == "COMPLETED")
+    first = _sorted(found, "searcher_metric", not smaller_is_better)[:1]
+    return first[0] if first and first[0].searcher_metric is not None else None
+
+
+def set_state(conn: sa.Connection, uuid: str, state: str, *, resources: dict[str, int] | None = None) -> None:
+    """Move to a state; with `resources`, also what files are left. Sizes of trial and experiment follow."""
+    query = sa.select(checkpoints.c.trial_id).where(checkpoints.c.uuid == uuid)
+    trial_id = rows.required(conn.scalar(query), "checkpoint", uuid, _LISTING)
+    trials.lock(conn, trial_id)
+    fields: dict[str, Any] = {"state": state}
+    if state == GONE:
+        resources = {}
+    if resources is not None:
+        fields |= {"resources": resources, "size": sum(resources.values())}
+    conn.execute(checkpoints.update().where(checkpoints.c.uuid == uuid).values(fields))
+    refresh_sizes(conn, trial_id)
+
+
+def set_metadata(conn: sa.Connection, uuid: str, metadata: dict[str, Any]) -> None:
+    """Replace what is said of a checkpoint in the store; its files stay as they are."""
+    changed = conn.execute(checkpoints.update().where(checkpoints.c.uuid == uuid).values({"metadata": metadata}))
+    rows.required(changed.rowcount or None, "checkpoint", uuid, _LISTING)
+
+
+def check_deletable(conn: sa.Connection, uuids: Sequence[str]) -> None:
+    """Refuse if one of them is in the model registry: its files must stay."""
+    for some in rows.chunks(uuids):
+        query = sa.select(model_versions.c.checkpoint_uuid).where(model_versions.c.checkpoint_uuid.in_(some)).limit(1)
+        if (uuid := conn.scalar(query)) is not None:
+            raise errors.Refused(
+                f"Checkpoint {uuid} is in the model registry, so it stays. Remove the model version first."
+            )
+
+
+def protected(conn: sa.Connection, experiment_id: int) -> set[str]:
+    """The checkpoints of an experiment that must stay: registered, or what some trial started from."""
+    mine = sa.select(checkpoints.c.uuid).join(trials_table).where(trials_table.c.experiment_id == experiment_id)
+    registered = sa.select(model_versions.c.checkpoint_uuid).where(model_versions.c.checkpoint_uuid.in_(mine))
+    started = sa.select(trials_table.c.warm_start_checkpoint_uuid).where(
+        trials_table.c.warm_start_checkpoint_uuid.in_(mine)
+    )
+    return {*conn.scalars(registered), *conn.scalars(started)}
+
+
+def storage_of(conn: sa.Connection, uuid: str) -> dict[str, Any] | None:
+    """Where a checkpoint's files are, as `checkpoint_storage` says it; None if that was not recorded."""
+    return get(conn, uuid).storage
+
+
+def refresh_sizes(conn: sa.Connection, trial_id: int) -> None:
+    """Bring count and size on the trial, and on its experiment, up to date. The caller holds the trial."""
+    query = sa.select(trials_table.c.experiment_id, trials_table.c.checkpoint_size, trials_table.c.checkpoint_count)
+    experiment_id, size, count = conn.execute(query.where(trials_table.c.id == trial_id)).one()
+    there = sa.select(sa.func.coalesce(sa.func.sum(checkpoints.c.size), 0), sa.func.count())
+    there = there.where(checkpoints.c.trial_id == trial_id, checkpoints.c.state != GONE)
+    new_size, new_count = (int(number) for number in conn.execute(there).one())
+    fields = {"checkpoint_size": new_size, "checkpoint_count": new_count}
+    conn.execute(trials_table.update().where(trials_table.c.id == trial_id).values(fields))
+    column = experiments.c
+    moved = {
+        "checkpoint_size": column.checkpoint_size + (new_size - size),
+        "checkpoint_count": column.checkpoint_count + (new_count - count),
+    }
+    conn.execute(experiments.update().where(column.id == experiment_id).values(moved))
+
+
+def _visible(query: sa.Select[Any]) -> sa.Select[Any]:
+    joined = query.join(trials_table, trials_table.c.id == checkpoints.c.trial_id)
+    joined = joined.join(experiments, experiments.c.id == trials_table.c.experiment_id)
+    return joined.where(experiments.c.deleted_at.is_(None))
+
+
+def _load(conn: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[CheckpointRow]:
+    same_steps = sa.and_(
+        metrics.c.trial_id == checkpoints.c.trial_id,
+        metrics.c.metric_group == "validation",
+        metrics.c.archived.is_(False),
+        metrics.c.steps == checkpoints.c.steps,
+    )
+    columns = (trials_table.c.experiment_id, experiments.c.searcher_metric.label("metric_name"), metrics.c.body)
+    query = _visible(sa.select(checkpoints, *columns, storage_backends.c.config.label("storage")))
+    query = query.outerjoin(storage_backends, storage_backends.c.id == checkpoints.c.storage_id)
+    query = query.outerjoin(metrics, same_steps).where(*conditions).order_by(metrics.c.id, checkpoints.c.report_time)
+    found: dict[str, CheckpointRow] = {}
+    for row in conn.execute(query).mappings():
+        measured = None if row["body"] is None else values.load(row["body"])
+        value = number(measured.get(row["metric_name"])) if measured else None
+        found.setdefault(
+            row["uuid"], rows.build(CheckpointRow, row, validation_metrics=measured, searcher_metric=value)
+        )
+    return list(found.values())
+
+
+def number(value: Any) -> float | None:
+    """The value if it is a number to compare by, else None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        return None
+    return float(value)
+
+
+def _sorted(found: list[CheckpointRow], sort_by: str, descending: bool) -> list[CheckpointRow]:
+    plain = {"uuid": "uuid", "trial_id": "trial_id", "steps": "steps", "time": "report_time", "state": "state"}
+
+    def key(row: CheckpointRow) -> Any:
+        if sort_by == "searcher_metric":
+            return row.searcher_metric
+        if sort_by in plain:
+            return getattr(row, plain[sort_by])
+        return number((row.validation_metrics or {}).get(sort_by))
+
+    known = sorted((row for row in found if key(row) is not None), key=key, reverse=descending)
+    return known + [row for row in found if key(row) is None]
+
+
+def _smaller_is_better(conn: sa.Connection, experiment_id: int) -> bool:
+    return bool(conn.scalar(sa.select(experiments.c.smaller_is_better).where(experiments.c.id == experiment_id)))

@@ -1,0 +1,216 @@
+"""Log lines: what every process of a trial printed, in order. Catching them is the core room's part."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from determined import errors
+from determined.store import rows
+from determined.store.attempts import Attempt
+from determined.store.messages import LogLine
+from determined.store.schema import logs, tasks, trials
+
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+MAX_BYTES = 8191
+
+_PARTS = re.compile(r"(?:\[rank=(\d{1,9})\] ?)?(?:(DEBUG|INFO|WARNING|ERROR|CRITICAL): ?)?")
+_SCAN = 2000  # rows looked at in one go, when what is looked for is found out here rather than in the database
+
+
+@dataclasses.dataclass(frozen=True)
+class LogRow:
+    """One line."""
+
+    id: int
+    task_id: str
+    allocation_id: str | None
+    timestamp: datetime.datetime
+    level: str | None
+    rank: int | None
+    source: str
+    stdtype: str
+    node: str
+    process_id: int | None
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class LogFilter:
+    """Which lines: those that fit all that is given."""
+
+    min_level: str | None = None  # lines without a level count as INFO
+    ranks: Sequence[int] | None = None
+    stdtypes: Sequence[str] | None = None  # "stdout", "stderr"
+    sources: Sequence[str] | None = None  # "trial", "controller"
+    allocation_ids: Sequence[str] | None = None
+    nodes: Sequence[str] | None = None
+    after: datetime.datetime | None = None
+    before: datetime.datetime | None = None
+    text: str | None = None  # a part of the line, whatever its case
+    regex: str | None = None
+
+
+def append(
+    conn: sa.Connection,
+    attempt: Attempt,
+    lines: Sequence[LogLine],
+    *,
+    source: str = "trial",
+    node: str = "",
+    process_id: int | None = None,
+) -> None:
+    """Add lines. A leading `[rank=N]` and `LEVEL:` become fields; lines are cut at 8191 bytes.
+
+    Those of an attempt that has been replaced are kept too: they were printed.
+    """
+    if not lines:
+        return
+    # One writer per task at a time, or PostgreSQL might show a later line before an earlier one, and who follows
+    # the log by ids would never see the earlier one.
+    conn.execute(sa.select(tasks.c.task_id).where(tasks.c.task_id == attempt.task_id).with_for_update(key_share=True))
+    common = {
+        "task_id": attempt.task_id,
+        "allocation_id": attempt.allocation_id,
+        "source": source,
+        "node": node,
+        "process_id": process_id,
+    }
+    conn.execute(logs.insert(), [{**common, **_fields(line)} for line in lines])
+
+
+def _fields(line: LogLine) -> dict[str, Any]:
+    match = _PARTS.match(line.text)
+    assert match is not None  # it matches nothing, too
+    rank, level = match.groups()
+    return {
+        "timestamp": line.time,
+        "level": level,
+        "rank": line.rank if rank is None else int(rank),
+        "stdtype": line.stream,
+        "text": cut(line.text[match.end() :]),
+    }
+
+
+def cut(text: str) -> str:
+    """The text in at most 8191 bytes of UTF-8, whole characters only."""
+    if len(text) * 4 <= MAX_BYTES:
+        return text
+    return text.encode("utf-8", "replace")[:MAX_BYTES].decode("utf-8", "ignore")
+
+
+def read(
+    conn: sa.Connection,
+    trial_id: int,
+    which: LogFilter | None = None,
+    *,
+    after_id: int = 0,
+    limit: int | None = None,
+) -> list[LogRow]:
+    """Lines of a trial after line `after_id`, oldest first; call again with the last id to go on or to follow.
+
+    Example::
+
+        page = read(conn, 7, LogFilter(min_level="WARNING"), limit=1000)
+    """
+    found: list[LogRow] = []
+    for row in _scan(conn, trial_id, which or LogFilter(), after_id, wanted=limit, newest_first=False):
+        found.append(row)
+        if len(found) == limit:
+            break
+    return found
+
+
+def tail(conn: sa.Connection, trial_id: int, lines: int, which: LogFilter | None = None) -> list[LogRow]:
+    """The last lines of a trial that fit, oldest first."""
+    found: list[LogRow] = []
+    for row in _scan(conn, trial_id, which or LogFilter(), 0, wanted=lines, newest_first=True):
+        found.append(row)
+        if len(found) == lines:
+            break
+    return found[::-1]
+
+
+def render(row: LogRow) -> str:
+    """The line as it is shown: `[2025-01-31T12:00:00.123456Z]      123 [rank=0] || INFO: text`."""
+    when = row.timestamp.astimezone(datetime.timezone.utc).isoformat(timespec="microseconds")[:-6] + "Z"
+    process = "" if row.process_id is None else str(row.process_id)
+    rank = "" if row.rank is None else f" [rank={row.rank}]"
+    level = "" if row.level is None else f"{row.level}: "
+    return f"[{when}] {process:>8.8}{rank} || {level}{row.text}"
+
+
+def expire(conn: sa.Connection, time: datetime.datetime) -> int:
+    """Remove the lines of trials whose `log_retention_days` are over; returns how many."""
+    kept = sa.select(trials.c.id, trials.c.log_retention_days).where(trials.c.log_retention_days.is_not(None))
+    removed = 0
+    for trial_id, days in conn.execute(kept).all():
+        old = logs.c.timestamp < time - datetime.timedelta(days=days)
+        removed += conn.execute(logs.delete().where(_of_trial(trial_id), old)).rowcount
+    return removed
+
+
+def _of_trial(trial_id: int) -> sa.ColumnElement[bool]:
+    return logs.c.task_id.in_(sa.select(tasks.c.task_id).where(tasks.c.trial_id == trial_id))
+
+
+def _scan(
+    conn: sa.Connection, trial_id: int, which: LogFilter, after_id: int, *, wanted: int | None, newest_first: bool
+) -> Iterator[LogRow]:
+    """The lines that fit, a page at a time, so that a long log is never in memory as a whole."""
+    if wanted is not None and wanted < 1:
+        return
+    pattern = _compile(which.regex)
+    size = _SCAN if wanted is None or pattern else min(wanted, _SCAN)
+    query = sa.select(logs).where(_of_trial(trial_id), logs.c.id > after_id, *_conditions(which))
+    edge: int | None = None
+    while True:
+        page = query
+        if edge is not None:
+            page = page.where(logs.c.id < edge if newest_first else logs.c.id > edge)
+        order = logs.c.id.desc() if newest_first else logs.c.id.asc()
+        found = conn.execute(page.order_by(order).limit(size)).mappings().all()
+        for row in found:
+            if pattern is None or pattern.search(row["text"]):
+                yield rows.build(LogRow, row)
+        if len(found) < size:
+            return
+        edge = found[-1]["id"]
+
+
+def _compile(regex: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if regex is None else re.compile(regex)
+    except re.error as wrong:
+        raise errors.InvalidValue(f"{regex!r} is not a regular expression: {wrong}.") from wrong
+
+
+def _conditions(which: LogFilter) -> list[sa.ColumnElement[bool]]:
+    column = logs.c
+    found: list[sa.ColumnElement[bool]] = []
+    for given, of in (
+        (which.ranks, column.rank),
+        (which.stdtypes, column.stdtype),
+        (which.sources, column.source),
+        (which.allocation_ids, column.allocation_id),
+        (which.nodes, column.node),
+    ):
+        if given is not None:
+            found.append(of.in_(given))
+    if which.min_level is not None:
+        if which.min_level not in LEVELS:
+            raise errors.InvalidValue(f"{which.min_level!r} is no log level. Choose one of: {', '.join(LEVELS)}.")
+        loud = LEVELS[LEVELS.index(which.min_level) :]
+        found.append(sa.func.coalesce(column.level, "INFO").in_(loud))
+    if which.after is not None:
+        found.append(column.timestamp > which.after)
+    if which.before is not None:
+        found.append(column.timestamp < which.before)
+    if which.text is not None:
+        found.append(column.text.icontains(which.text, autoescape=True))
+    return found
