@@ -65,11 +65,18 @@ class Validation:
 
     def _on_every_rank(self) -> ValidationResult:
         self._callbacks.run("on_validation_epoch_start")
-        context, evaluate, add = self._context, self._evaluate, self._pass.add
+        context, evaluate, add, length = self._context, self._evaluate, self._pass.add, self._trial.get_batch_length
         assert evaluate is not None
+        to_device = context.to_device if context.auto_to_device else None
         for batch_idx, batch in enumerate(self._loader):
-            moved = context.to_device(batch) if context.auto_to_device else batch
-            add(evaluate(moved, batch_idx), self._length(moved))
+            if to_device is not None:
+                batch = to_device(batch)
+            metrics = evaluate(batch, batch_idx)
+            try:
+                records = length(batch)
+            except (TypeError, ValueError):
+                records = None  # a batch of a type of the user's own: only throughput wants to know
+            add(metrics, records)
             if self._test_mode:
                 break
         if self._callbacks.has("on_validation_epoch_end"):
@@ -85,12 +92,6 @@ class Validation:
             except Exception as failed:  # noqa: BLE001 - raised again once the others know
                 metrics = failed
         return reduce_full_dataset(metrics, self._context.distributed, self._context.reducers)
-
-    def _length(self, batch: Any) -> int | None:
-        try:
-            return self._trial.get_batch_length(batch)
-        except (TypeError, ValueError):
-            return None  # a batch of a type of the user's own: only throughput wants to know
 
     def _share_buffers(self) -> None:
         """Judge the model that would be saved. While they evaluate, ranks do not talk: their shares may differ."""
@@ -129,6 +130,8 @@ def evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    if [p.name for p in positional[:2]] == ["batch", "batch_idx"]:
+        return method
     if takes_any or "batch_idx" in named:
         if positional and "batch" not in named:  # the batch under a name of the user's own
             return lambda batch, batch_idx: method(batch, batch_idx=batch_idx)
