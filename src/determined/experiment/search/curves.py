@@ -1,6 +1,6 @@
 """Synthetic learning curves over any search space, for trying a search without training anything.
 
-They are smooth, have one best point hidden somewhere in the space, and cross: what starts fast does not always end well.
+They are smooth, have one best point hidden in the space, and cross: what starts fast does not always end well.
 All of it follows from two seeds, so that a comparison made today can be made again.
 """
 
