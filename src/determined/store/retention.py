@@ -9,10 +9,17 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from determined.errors import ConfigError
+from determined.store import checkpoints, experiments, trials
+from determined.store.cells import real
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from determined.store.database import Store
 
 KEYS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 
@@ -64,25 +71,25 @@ class Candidate:
         trial_id: Whose it is.
         steps: How far training had come.
         metric: The searcher metric of the validation at exactly these steps; None without one.
-        validated_at: When that validation was reported.
-        saved_at: When the checkpoint was.
+        order: Rises with the time of that validation.
+        saved_at: When the checkpoint was reported.
     """
 
     uuid: str
     trial_id: int
     steps: int
     metric: float | None = None
-    validated_at: datetime.datetime | None = None
+    order: int = 0
     saved_at: datetime.datetime | None = None
 
 
 def to_keep(
-    checkpoints: Iterable[Candidate], policy: Policy, smaller_is_better: bool = True, protected: Collection[str] = ()
+    candidates: Iterable[Candidate], policy: Policy, smaller_is_better: bool = True, protected: Collection[str] = ()
 ) -> set[str]:
     """The ids that stay: the best, the newest, and the protected ones.
 
     Args:
-        checkpoints: All that one experiment has.
+        candidates: All that one experiment has.
         policy: How many to keep.
         smaller_is_better: Which metric is the better one.
         protected: Ids that stay whatever the policy says.
@@ -92,7 +99,7 @@ def to_keep(
         two = [Candidate("a", 1, 100, metric=0.5), Candidate("b", 1, 200, metric=0.7)]
         assert to_keep(two, Policy(0, 1, 0)) == {"a"}
     """
-    found = list(checkpoints)
+    found = list(candidates)
     by_trial: dict[int, list[Candidate]] = {}
     for candidate in found:
         by_trial.setdefault(candidate.trial_id, []).append(candidate)
@@ -104,9 +111,76 @@ def to_keep(
     return kept
 
 
-def newest(checkpoints: Iterable[Candidate]) -> str | None:
-    """The id that training would go on from, or None."""
-    return max(checkpoints, key=_age).uuid if (checkpoints := list(checkpoints)) else None
+def plan(conn: sa.Connection, experiment_id: int, policy: Policy | None = None) -> list[str]:
+    """The checkpoints of an experiment that its policy does not keep. Nothing is changed.
+
+    Registered ones, what some trial started from, and what a trial would be resumed from are kept in any case.
+
+    Args:
+        conn: Where.
+        experiment_id: Whose checkpoints.
+        policy: Instead of what the experiment's config says. Without either, a run of no controller keeps everything.
+
+    Example::
+
+        with store.read() as conn:
+            unwanted = plan(conn, 7, Policy(save_trial_latest=2))
+    """
+    experiment = experiments.get(conn, experiment_id)
+    chosen = policy or Policy.asked_for((experiment.config or {}).get("checkpoint_storage"))
+    if chosen is None:
+        if experiment.unmanaged:
+            return []
+        chosen = Policy()
+    # In this order ties are in the order of their validations.
+    rows = checkpoints.find(conn, experiment_id=experiment_id, sort_by="searcher_metric", descending=False)
+    found = [_candidate(row, order, experiment.searcher_metric) for order, row in enumerate(rows)]
+    protected = checkpoints.protected(conn, experiment_id) | _resumable(conn, experiment, found)
+    kept = to_keep(found, chosen, experiment.smaller_is_better, protected)
+    return [candidate.uuid for candidate in sorted(found, key=_age) if candidate.uuid not in kept]
+
+
+def _candidate(row: checkpoints.CheckpointRow, order: int, metric: str | None) -> Candidate:
+    value = real((row.validation_metrics or {}).get(metric)) if metric is not None else None
+    return Candidate(row.uuid, row.trial_id, row.steps, value, order, row.report_time)
+
+
+def _resumable(conn: sa.Connection, experiment: experiments.ExperimentRow, found: Iterable[Candidate]) -> set[str]:
+    """The newest checkpoint of each trial that may go on: it has not ended; or starting the script again resumes it."""
+    over = {"COMPLETED"} if experiment.unmanaged else experiments.TERMINAL
+    going = {trial.id for trial in trials.of_experiment(conn, experiment.id) if trial.state not in over}
+    of_trial: dict[int, list[Candidate]] = {}
+    for candidate in found:
+        if candidate.trial_id in going:
+            of_trial.setdefault(candidate.trial_id, []).append(candidate)
+    return {max(own, key=_age).uuid for own in of_trial.values()}
+
+
+def remove(
+    store: Store, uuids: Iterable[str], delete: Callable[[checkpoints.CheckpointRow], bool]
+) -> tuple[list[str], list[str]]:
+    """Have the files of checkpoints deleted, and say so in the store, one after the other.
+
+    Args:
+        store: Where they are recorded.
+        uuids: Which; what `plan` returned.
+        delete: Deletes the files of one and tells whether they are gone; False if somebody is reading them.
+
+    Returns:
+        The ids that are gone, and those that stayed: being read, or registered since `plan` looked.
+    """
+    gone, stayed = [], []
+    for uuid in uuids:
+        with store.read() as conn:
+            row = checkpoints.get(conn, uuid)
+            is_wanted = uuid in checkpoints.protected(conn, row.experiment_id)
+        if is_wanted or not delete(row):
+            stayed.append(uuid)
+            continue
+        with store.write() as conn:  # files first: see docs/decisions/retention.md
+            checkpoints.set_state(conn, uuid, "DELETED")
+        gone.append(uuid)
+    return gone, stayed
 
 
 def _best(candidates: Iterable[Candidate], number: int, smaller_is_better: bool) -> set[str]:
@@ -120,14 +194,11 @@ def _best(candidates: Iterable[Candidate], number: int, smaller_is_better: bool)
     return {candidate.uuid for candidate in sorted(validated, key=rank)[:number]}
 
 
-def _validated(candidate: Candidate) -> tuple[float, int, str]:
+def _validated(candidate: Candidate) -> tuple[int, int, str]:
     """Of equally good ones the earlier validation comes first."""
-    return (_seconds(candidate.validated_at), candidate.steps, candidate.uuid)
+    return (candidate.order, candidate.steps, candidate.uuid)
 
 
 def _age(candidate: Candidate) -> tuple[int, float, str]:
-    return (candidate.steps, _seconds(candidate.saved_at), candidate.uuid)
-
-
-def _seconds(moment: datetime.datetime | None) -> float:
-    return moment.timestamp() if moment else 0.0
+    saved_at = candidate.saved_at.timestamp() if candidate.saved_at else 0.0
+    return (candidate.steps, saved_at, candidate.uuid)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from determined.errors import ConfigError
-from determined.store.retention import Candidate, Policy, newest, to_keep
+from determined.store.retention import Candidate, Policy, to_keep
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 # platform.md 4.9: two trials, some checkpoints validated.
@@ -57,8 +57,8 @@ def test_protected_ones_stay() -> None:
 
 def test_of_equally_good_ones_the_earlier_validation_stays() -> None:
     """platform.md 4.9: ties go to the earlier validation, whatever the steps are."""
-    late = Candidate("late", 1, 100, 0.5, validated_at=START + datetime.timedelta(hours=1))
-    early = Candidate("early", 2, 900, 0.5, validated_at=START)
+    late = Candidate("late", 1, 100, 0.5, order=2)
+    early = Candidate("early", 2, 900, 0.5, order=1)
     assert to_keep([late, early], Policy(1, 0, 0)) == {"early"}
 
 
@@ -75,8 +75,7 @@ def test_the_later_of_two_saved_at_one_step_is_newer() -> None:
     """A run that was resumed saves a step again: the newer copy is the one to go on from."""
     first = Candidate("z", 1, 100, saved_at=START)
     second = Candidate("a", 1, 100, saved_at=START + datetime.timedelta(seconds=1))
-    assert to_keep([first, second], Policy(0, 0, 1)) == {"a"} == {newest([first, second])}
-    assert newest([]) is None
+    assert to_keep([first, second], Policy(0, 0, 1)) == {"a"}
 
 
 def test_policy_is_asked_for() -> None:
@@ -99,14 +98,18 @@ NUMBERS = st.integers(0, 4)
 METRICS = st.none() | st.floats() | st.sampled_from([0.1, 0.2])
 CANDIDATES = st.lists(
     st.builds(
-        lambda trial, steps, metric, at: (trial, steps, metric, START + datetime.timedelta(seconds=at)),
+        lambda trial, steps, metric, at: (trial, steps, metric, at),
         st.integers(1, 3),
         st.integers(0, 5),
         METRICS,
         st.integers(0, 3),
     ),
     max_size=12,
-).map(lambda rows: [Candidate(f"u{i}", t, s, m, at, at) for i, (t, s, m, at) in enumerate(rows)])
+).map(
+    lambda rows: [
+        Candidate(f"u{i}", t, s, m, at, START + datetime.timedelta(seconds=at)) for i, (t, s, m, at) in enumerate(rows)
+    ]
+)
 
 
 @hypothesis.settings(max_examples=150, deadline=None)
@@ -127,4 +130,5 @@ def test_what_holds_always(found, best, trial_best, latest, smaller, random) -> 
     for trial in {candidate.trial_id for candidate in found}:
         own = [candidate for candidate in found if candidate.trial_id == trial]
         assert len(to_keep(own, Policy(0, 0, latest), smaller)) == min(latest, len(own))
-        assert not latest or newest(own) in kept
+        furthest = max(own, key=lambda candidate: (candidate.steps, candidate.saved_at, candidate.uuid))
+        assert not latest or furthest.uuid in kept
