@@ -11,7 +11,8 @@ from determined.errors import ConfigError
 from determined.experiment import explain, hparams, legacy, rules
 from determined.experiment.fields import DEFAULT_LOG_POLICIES, Fields
 from determined.experiment.merge import merged
-from determined.experiment.plain import plain, shown, without_nulls
+from determined.experiment.nulls import without_nulls
+from determined.experiment.plain import plain, shown
 from determined.experiment.problems import Problem, listed
 from determined.experiment.searcher_config import ALIASES
 from determined.experiment.secrets import masked
@@ -125,4 +126,9 @@ def _of_the_search(values: Mapping[str, Any], space: hparams.Space) -> list[str]
 
 def _refuse(problems: Iterable[Problem]) -> None:
     if found := list(dict.fromkeys(problems)):
-        raise ConfigError(listed(found))
+        raise ConfigError(listed(Problem(_on_one_line(path), _on_one_line(reason)) for path, reason in found))
+
+
+def _on_one_line(text: str) -> str:
+    """Keys may hold anything; a problem is one line."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from determined.experiment.fields import Fields
-from determined.experiment.searcher_config import AdaptiveAsha, AsyncHalving, Optuna, WithLength
+from determined.experiment.searcher_config import AdaptiveAsha, AsyncHalving, Custom, Optuna, WithLength
 from determined.experiment.section import is_retired
 from determined.experiment.sections import BindMount, Length
 from determined.experiment.storage_config import SharedFs
@@ -35,12 +35,15 @@ TOLD = {
 
 
 def with_derived(fields: Fields) -> Fields:
-    """The time fields that ASHA did without in older files, and divisor where Optuna's trials are stopped."""
+    """The fields that follow from others: ASHA's time from max_length, a custom method from its other names."""
     searcher = fields.searcher
     if isinstance(searcher, (AsyncHalving, AdaptiveAsha)) and (unit := _unit(searcher)):
         assert isinstance(searcher.max_length, Length)
         times = {"time_metric": unit, "max_time": getattr(searcher.max_length, unit)}
         return fields.model_copy(update={"searcher": searcher.model_copy(update=times)})
+    if isinstance(searcher, Custom) and searcher.method is None:
+        named = searcher.class_ or searcher.entrypoint
+        return fields.model_copy(update={"searcher": searcher.model_copy(update={"method": named})})
     if isinstance(searcher, Optuna) and searcher.num_rungs is not None and searcher.divisor is None:
         return fields.model_copy(update={"searcher": searcher.model_copy(update={"divisor": 4})})
     return fields

@@ -10,9 +10,6 @@ from typing import Any
 from determined.experiment.problems import Problem
 from determined.experiment.yaml_values import DEEPEST
 
-FREE = {"data", "hyperparameters"}  # top-level keys whose inner nulls are the user's own
-X = "x-"
-
 
 def plain(value: Any, path: str, problems: list[Problem], depth: int = 0) -> Any:
     """A copy of `value` in plain types; what cannot be one becomes None, and a problem.
@@ -48,30 +45,6 @@ def shown(value: Any) -> str:
     """`value` as a configuration would write it, for a message."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:50]}..."
-
-
-def without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration in which null is absent, except in free-form parts.
-
-    Example::
-
-        without_nulls({"name": None, "data": {"path": None}})  # {"data": {"path": None}}
-    """
-    found = {}
-    for key, value in values.items():
-        if value is None or key.startswith(X):
-            continue
-        is_custom = key == "searcher" and isinstance(value, dict) and value.get("name") == "custom"
-        found[key] = value if key in FREE else _pruned(value, deep=not is_custom)
-    return found
-
-
-def _pruned(value: Any, *, deep: bool) -> Any:
-    """Without nulls and `x-` keys; a custom searcher's own keys may be null, or nest nulls."""
-    if isinstance(value, dict):
-        kept = {k: v for k, v in value.items() if not deep or (v is not None and not k.startswith(X))}
-        return {k: v if not deep or k == "sampler_args" else _pruned(v, deep=True) for k, v in kept.items()}
-    return [_pruned(inner, deep=deep) for inner in value] if isinstance(value, list) else value
 
 
 def _check_keys(value: Mapping[Any, Any], path: str, problems: list[Problem]) -> None:

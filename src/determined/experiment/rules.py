@@ -75,8 +75,9 @@ def _mounts(values: Any) -> Iterator[Problem]:
 def _searcher(values: Mapping[str, Any]) -> Iterator[Problem]:
     if all(values.get(source) is not None for source in SOURCES):
         yield Problem("searcher", f"has both {SOURCES[0]} and {SOURCES[1]}. Keep one of them.")
-    if values.get("name") == "custom" and values.get("class") is not None and values.get("entrypoint") is not None:
-        yield Problem("searcher", "has both class and entrypoint, which mean the same. Keep one of them.")
+    named = [key for key in ("method", "class", "entrypoint") if values.get(key) is not None]
+    if values.get("name") == "custom" and len(named) > 1:
+        yield Problem("searcher", f"has both {' and '.join(named)}, which mean the same. Keep one of them.")
 
 
 def _storage(values: Mapping[str, Any]) -> Iterator[Problem]:

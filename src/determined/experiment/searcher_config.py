@@ -147,10 +147,12 @@ class Custom(Searcher):
     REQUIRED = ("metric",)
     name: Literal["custom"] = "custom"
     unit: Literal["batches", "epochs", "records"] | None = Field(default=None, description="What its lengths count.")
-    class_: str | None = Field(default=None, alias="class", description="module:Class in the context directory.")
-    entrypoint: str | None = Field(default=None, description="The same as class.")
+    method: str | None = Field(default=None, description="module:Class in the context directory.")
+    args: dict[str, Any] = Field(default_factory=dict, description="Keyword arguments of the class.")
+    class_: str | None = Field(default=None, alias="class", exclude=True, description="The same as method.")
+    entrypoint: str | None = Field(default=None, exclude=True, description="The same as method.")
 
-    @field_validator("class_", "entrypoint")
+    @field_validator("method", "class_", "entrypoint")
     @classmethod
     def _names_a_class(cls, value: str | None) -> str | None:
         if value is not None and not CLASS.fullmatch(value):
