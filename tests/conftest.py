@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.stores import postgres, sqlite_store, store, store_place  # noqa: F401  fixtures for everybody
+
 # Shared helpers explain their failed assertions as tests do.
 pytest.register_assert_rewrite("tests.contracts.storage", "tests.ranks", "tests.trials")
 
