@@ -12,10 +12,11 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from determined.core._values import BatchColumns
 from determined.pytorch._sums import Array, Partial, Total, fetch, fsum, numeric_array, rebuild, short, to_numpy, wide
@@ -114,9 +115,9 @@ class Rows:
         try:
             for name, dtype, append in self._appends:
                 value = metrics[name]
-                if type(value) is torch.Tensor and value.dtype is dtype and value.ndim == 0 and value.is_cpu:
+                if type(value) is Tensor and value.dtype is dtype and value.ndim == 0 and value.is_cpu:
                     append(value.item())
-                elif isinstance(value, torch.Tensor):
+                elif isinstance(value, Tensor):
                     # A fresh result of this batch can be kept as it is. A view would keep its base alive, what needs
                     # no gradient may be a buffer that the next batch writes into, and so is what a CUDA graph returns.
                     fresh = value.requires_grad and value.is_cpu and value._base is None
@@ -161,13 +162,14 @@ class Rows:
             return
         if self._waiting:
             self._plan([values[-1] for values in self._waiting.values()])
+        weights = None if None in self._weights else np.array(self._weights, dtype=np.float64)
         for name, values in self._waiting.items():
-            self._columns[name].fold(values, self._folded, self._weights)
+            self._columns[name].fold(values, self._folded, weights)
             if self._kept:
                 self._columns[name].forget(self._limit)
             values.clear()
         if known := [weight for weight in self._weights if weight is not None]:
-            self.lengths = (min([*self.lengths, *known]), max([*self.lengths, *known]))
+            self.lengths = (min(*self.lengths, *known, known[0]), max(*self.lengths, *known, known[0]))
         if self._kept is None:
             self._bring_to_host()
         self._weights.clear()
@@ -278,17 +280,19 @@ class _Running:
         self._extremes: dict[tuple[torch.device, bool], tuple[torch.Tensor, torch.Tensor]] = {}
         self.history: deque[_Chunk] = deque()
 
-    def fold(self, values: list[Any], first: int, weights: Sequence[int | None]) -> None:
+    def fold(self, values: list[Any], first: int, weights: Array | None) -> None:
         """Take in the values of consecutive batches, of which the first has this position."""
         if first == 0:
             self._column.is_array = self._dtype is not None or isinstance(values[0], (torch.Tensor, np.ndarray))
         at = first
         for run in _runs(values) if self._dtype is None else _runs_with_numbers(values, self._dtype):
-            some = weights[at - first : at - first + len(run)]
-            if isinstance(run, torch.Tensor):
+            some = None if weights is None else weights[at - first : at - first + len(run)]
+            if isinstance(run, Tensor):
                 self._fold_tensor(run, at, some)
+            elif isinstance(run, np.ndarray):
+                self._fold_numbers(run, at, some)
             else:
-                self._fold_list(run.tolist() if isinstance(run, np.ndarray) else run, at, some)
+                self._fold_list(run, at, some)
             if self._keeps:
                 self.history.append(_Chunk(run))
             at += len(run)
@@ -314,7 +318,7 @@ class _Running:
             self._stretch(next(rest).item(), next(rest).item())
         return column
 
-    def _fold_tensor(self, run: torch.Tensor, at: int, weights: Sequence[int | None]) -> None:
+    def _fold_tensor(self, run: Tensor, at: int, weights: Array | None) -> None:
         if run.is_complex():
             self._is_odd(at, f"a tensor of {run.dtype}")
             return
@@ -334,23 +338,38 @@ class _Running:
             self._extremes[run.device, whole] = (most, least)
         if self._weigh(weights):
             means = flat.to(wide(run.device)).mean(1)
-            self._weighted.add(means * torch.tensor(weights, dtype=means.dtype, device=means.device), flat=True)
+            self._weighted.add(means * torch.from_numpy(weights).to(means), flat=True)
 
-    def _fold_list(self, run: list[Any], at: int, weights: Sequence[int | None]) -> None:
+    def _fold_numbers(self, run: Array, at: int, weights: Array | None) -> None:
+        self._sized(1, at, len(run))
+        if run.dtype.kind == "f":
+            run = run.astype(np.float64)
+            with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs
+                self._total.add(float(run.sum()))
+        else:
+            self._total.add(sum(run.tolist()))
+        if not self._validation:
+            return
+        self._stretch(_plain(run.max()), _plain(run.min()))  # NaN if there is one
+        if self._weigh(weights):
+            with np.errstate(invalid="ignore", over="ignore"):
+                self._weighted.add(float((run * weights).sum()))
+
+    def _fold_list(self, run: list[Any], at: int, weights: Array | None) -> None:
         kinds = set(map(type, run))
         if kinds == {float} or kinds <= {int, bool}:
             self._sized(1, at, len(run))
             self._total.add(fsum(run) if kinds == {float} else sum(run))
             if self._validation:
                 array = np.array(run)
-                self._stretch(_plain(array.max()), _plain(array.min()))  # NaN if there is one
+                self._stretch(_plain(array.max()), _plain(array.min()))
                 if self._weigh(weights):
-                    self._weighted.add(fsum([n * float(w or 0) for n, w in zip(run, weights, strict=True)]))
+                    self._weighted.add(fsum([n * w for n, w in zip(run, weights.tolist(), strict=True)]))
             return
         for i, value in enumerate(run):
-            self._fold_value(value, at + i, weights[i : i + 1])
+            self._fold_value(value, at + i, None if weights is None else weights[i : i + 1])
 
-    def _fold_value(self, value: Any, at: int, weights: Sequence[int | None]) -> None:
+    def _fold_value(self, value: Any, at: int, weights: Array | None) -> None:
         if value is None and not self._validation:
             return
         if type(value) in (float, int, bool):
@@ -371,11 +390,11 @@ class _Running:
         elif size != column.size and column.ragged is None:
             column.ragged = f"{column.size} elements in {column.origin} but {size} in batch {at} (rank {self._rank})"
 
-    def _weigh(self, weights: Sequence[int | None]) -> bool:
-        if self._column.weight is None or None in weights:
+    def _weigh(self, weights: Array | None) -> TypeGuard[Array]:
+        if self._column.weight is None or weights is None:
             self._column.weight = None
             return False
-        self._column.weight += sum(weight for weight in weights if weight is not None)
+        self._column.weight += int(weights.sum())
         return True
 
     def _is_odd(self, at: int, what: str) -> None:
