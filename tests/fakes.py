@@ -6,18 +6,19 @@ import threading
 from collections.abc import Sequence
 from typing import TypeVar
 
+from determined.core._link import NullLink
 from determined.store.messages import Report, Signal
 
 R = TypeVar("R", bound=Report)
 
 
-class MemoryLink:
+class MemoryLink(NullLink):
     """Keeps every report. Set `trouble` to have `send` and `signal` raise it until it is None again."""
 
     place = "memory"
 
     def __init__(self, listens: bool = False) -> None:
-        self.listens = listens
+        self.listens = self.is_managed = listens
         self.reports: list[Report] = []
         self.trouble: Exception | None = None
         self.asked_to_stop = False

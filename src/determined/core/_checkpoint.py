@@ -202,6 +202,7 @@ class CheckpointContext:
 
     def delete(self, storage_id: str) -> None:
         """Remove a checkpoint. One that is gone already is no error."""
+        self._shipper.doubt(storage_id)
         self._storage.delete(storage_id)
         self._shipper.put(CheckpointReport(storage_id, {}, {}, "DELETED"))
 
@@ -256,6 +257,7 @@ class CheckpointContext:
         """Make the draft a checkpoint, then say so."""
         if keeps_metadata:
             entries = {**entries, **draft.put_bytes(METADATA, json.dumps(metadata, indent=2).encode())}
+        self._shipper.doubt(draft.storage_id)
         manifest = draft.publish(entries)
         self._shipper.put(CheckpointReport(draft.storage_id, metadata, manifest.resources))
         logger.info("Checkpoint %s is stored in %s.", draft.storage_id, self._storage.url)

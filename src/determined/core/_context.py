@@ -10,7 +10,7 @@ import threading
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from determined import artifacts, errors
 from determined._home import data_directory
@@ -19,11 +19,12 @@ from determined.core._checkpoint import CheckpointContext
 from determined.core._distributed import DistributedContext
 from determined.core._experimental import ExperimentalCoreContext
 from determined.core._heartbeat import Heartbeat
-from determined.core._link import Link, NullLink, Run, choose_link, new_run
+from determined.core._link import History, Link, NullLink, Run, choose_link, new_run
 from determined.core._logs import LogTee
 from determined.core._metrics import Shipper
 from determined.core._preempt import PreemptContext, PreemptMode
 from determined.core._profiler import ProfilerContext
+from determined.core._record import EnvironmentNote, RunDescription, describe, storage_config
 from determined.core._searcher import (
     SearcherContext,
     SearcherContextMissing,
@@ -61,6 +62,7 @@ class Context:
         shipper: Shipper | None = None,
         heartbeat: Heartbeat | None = None,
         log_tee: LogTee | None = None,
+        environment: EnvironmentNote | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.distributed = distributed or DistributedContext()
@@ -75,6 +77,7 @@ class Context:
         self._shipper = shipper or Shipper(self._link)
         self._heartbeat = heartbeat
         self._log_tee = log_tee
+        self._environment = environment
         self._stacks = _StackSignal()
         self._is_open = False
 
@@ -85,6 +88,8 @@ class Context:
         self.preempt.start()
         if self._heartbeat is not None:
             self._heartbeat.start()
+        if self._environment is not None:
+            self._environment.start()
         if self._log_tee is not None:
             self._log_tee.start()
         return self
@@ -104,15 +109,17 @@ class Context:
             return
         self._is_open = False
         invalid_hp = exc_type is not None and issubclass(exc_type, errors.InvalidHP)
-        failed = exc_type is not None and not invalid_hp and not _is_clean_exit(exc_val)
+        error = exc_val if exc_val is not None or exc_type is None else exc_type()
         steps: list[Callable[[], None]] = [self.profiler.off, self.preempt.close, self.distributed.close]
         if invalid_hp:
             steps.append(lambda: self.train.report_early_exit(EarlyExitReason.INVALID_HP))
         if self._log_tee is not None:
             steps.append(self._log_tee.close)
+        if self._environment is not None:
+            steps.append(self._environment.close)
         if self._heartbeat is not None:
             heartbeat = self._heartbeat
-            steps.append(lambda: heartbeat.close(failed))
+            steps.append(lambda: heartbeat.close(error, was_asked_to_stop=self.preempt.was_acknowledged))
         steps.append(self._shipper.close)
         steps += [self._link.close, self._stacks.restore]
         first = _run_all(steps)
@@ -125,6 +132,10 @@ class Context:
             f"alert({title!r}) goes to the webhooks of a cluster, and this process was not started by one "
             f"(level {level!r}, description {description!r}). Log it, or guard the call with `if context.info:`."
         )
+
+    def _history(self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool) -> History | None:
+        """What the store knows about checkpoints of earlier runs of this script; None if there is no telling."""
+        return self._link.find_checkpoint(which, trial_class, smaller_is_better)
 
     def __enter__(self) -> Context:
         return self.start()
@@ -148,6 +159,7 @@ def init(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
     non_chief_reports: NonChiefReports = "ignore",
+    tracking: bool = True,
 ) -> Context:
     """The services of this training process, to be used as `with core.init() as context:`.
 
@@ -158,6 +170,7 @@ def init(
         preempt_mode: Which ranks ask whether to stop.
         tensorboard_mode: Whether reported metrics become TensorBoard files by themselves.
         non_chief_reports: What becomes of reports from other ranks than the chief: "ignore", "raise" or "send".
+        tracking: Record the run in the store. `DET_TRACKING=off` in the environment turns it off too.
 
     Raises:
         ValueError: Several slots and no `distributed`; or a storage that cannot be understood.
@@ -177,14 +190,18 @@ def init(
             "core.init(distributed=core.DistributedContext.from_torch_distributed())."
         )
     config: dict[str, Any] = info.trial._config if info is not None and info.task_type == "TRIAL" else {}
+    ranks = distributed or DistributedContext()
+    chosen = checkpoint_storage if checkpoint_storage is not None else config.get("checkpoint_storage")
     return _build(
-        distributed=distributed or DistributedContext(),
+        distributed=ranks,
         storage=_get_storage_manager(checkpoint_storage, config.get("checkpoint_storage")),
         preempt_mode=PreemptMode(preempt_mode),
         tensorboard_mode=TensorboardMode(tensorboard_mode),
         non_chief_reports=non_chief_reports,
         info=info,
         searcher_config=config.get("searcher"),
+        link=None if tracking else NullLink(),
+        description=_describe(config, chosen, ranks, info),
     )
 
 
@@ -193,6 +210,9 @@ def _init_trial(
     distributed: DistributedContext,
     config: Mapping[str, Any],
     info: ClusterInfo | None,
+    hparams: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    tracking: bool = True,
 ) -> Context:
     """The services of a trial that an experiment config describes, managed or not; its event files are its own."""
     return _build(
@@ -202,6 +222,26 @@ def _init_trial(
         tensorboard_mode=TensorboardMode.MANUAL,
         info=info,
         searcher_config=config.get("searcher"),
+        link=None if tracking else NullLink(),
+        description=_describe(config, config.get("checkpoint_storage"), distributed, info, hparams, seed),
+    )
+
+
+def _describe(
+    config: Mapping[str, Any],
+    storage: Any,
+    ranks: DistributedContext,
+    info: ClusterInfo | None,
+    hparams: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> RunDescription:
+    return describe(
+        config=config,
+        hparams=hparams,
+        seed=seed,
+        storage=storage_config(storage, data_directory() / "checkpoints"),
+        slots=ranks.size,
+        info=info,
     )
 
 
@@ -237,17 +277,19 @@ def _build(
     info: ClusterInfo | None = None,
     searcher_config: Mapping[str, Any] | None = None,
     link: Link | None = None,
-    is_detached: bool = False,
+    description: RunDescription | None = None,
+    run: Run | None = None,
+    watches_exit: bool = False,
 ) -> Context:
     is_chief = distributed.rank == 0
     is_trial = info is not None and info.task_type == "TRIAL"
-    run = new_run()
+    run = run or _name_run(distributed)
     if link is None:
-        # Other ranks have nothing to report but the samples of their machine, which its first rank takes.
-        reports = distributed.local_rank == 0 or is_detached or non_chief_reports == "send"
-        link = choose_link(run) if reports else NullLink()
+        assert description is not None
+        link = choose_link(run, description, distributed.rank)
+    is_recorded = type(link) is not NullLink
     event_files = EventFiles(run.tensorboard, tensorboard_mode)
-    writes_events = is_chief and tensorboard_mode is TensorboardMode.AUTO and type(link) is not NullLink
+    writes_events = is_chief and tensorboard_mode is TensorboardMode.AUTO and is_recorded
     shipper = Shipper(link, event_files.follow if writes_events else None)
     train = TrainContext(
         shipper,
@@ -271,9 +313,16 @@ def _build(
         run=run,
         link=link,
         shipper=shipper,
-        heartbeat=Heartbeat(shipper, watches_exit=is_detached) if is_chief else None,
-        log_tee=LogTee(shipper, distributed.rank) if is_detached else None,
+        heartbeat=Heartbeat(shipper, watches_exit) if is_chief else None,
+        log_tee=LogTee(shipper, distributed.rank) if is_recorded else None,
+        environment=EnvironmentNote(shipper, description) if description and is_recorded and is_chief else None,
     )
+
+
+def _name_run(distributed: DistributedContext) -> Run:
+    """One name for all ranks: the others find the chief's records by it. Collective."""
+    run = new_run()
+    return run if distributed.size == 1 else Run(distributed.broadcast(run.name), run.home)
 
 
 def _searcher(
@@ -305,10 +354,6 @@ def _uploader(storage: artifacts.Storage, run: Run, rank: int) -> Upload:
             storage.keep(path, f"tensorboard/{run.name}/{Path(name).as_posix()}")
 
     return upload
-
-
-def _is_clean_exit(error: BaseException | None) -> bool:
-    return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
 def _run_all(steps: list[Callable[[], None]]) -> Exception | None:

@@ -7,10 +7,13 @@ import secrets
 import warnings
 from typing import Any
 
+from determined._home import data_directory
 from determined._info import ClusterInfo, TrialInfo, get_cluster_info
-from determined.core._context import Context, _build, _get_storage_manager
+from determined.core._context import Context, _build, _describe, _get_storage_manager, _name_run
 from determined.core._distributed import DistributedContext
+from determined.core._link import Attached, choose_link
 from determined.core._preempt import PreemptMode
+from determined.core._record import describe, storage_config
 from determined.core._tensorboard import TensorboardMode
 
 
@@ -70,16 +73,37 @@ def init_context(
     described = described or Config()
     if described.external_trial_id is not None and described.external_experiment_id is None:
         raise NotImplementedError("external_trial_id needs an external_experiment_id beside it.")
-    searcher = described.searcher or {"name": "single", "metric": "unmanaged"}
-    info = told or _describe(described, searcher)
+    ranks = distributed or DistributedContext()
+    chosen = checkpoint_storage or described.checkpoint_storage
+    run, link, description = None, None, None
+    if told is None:
+        said = _as_config(described)
+        run = _name_run(ranks)
+        description = describe(
+            config=said,
+            hparams=described.hparams,
+            storage=storage_config(chosen, data_directory() / "checkpoints"),
+            slots=ranks.size,
+            is_detached=True,
+        )
+        link = choose_link(run, description, ranks.rank)
+        attached = ranks.run_on_chief(link.attach) or Attached(0, 0, 0)  # 0 is "this run", if it cannot be recorded
+        info = _as_info(said, described, attached)
+    else:
+        info = told
+        said = told.trial._config if told.task_type == "TRIAL" else {}
+        description = _describe(said, chosen, ranks, told)
     return _build(
-        distributed=distributed or DistributedContext(),
-        storage=_get_storage_manager(checkpoint_storage or described.checkpoint_storage),
+        distributed=ranks,
+        storage=_get_storage_manager(chosen),
         preempt_mode=PreemptMode(preempt_mode),
         tensorboard_mode=TensorboardMode(tensorboard_mode),
         info=info,
-        searcher_config=info.trial._config.get("searcher") if info.task_type == "TRIAL" else None,
-        is_detached=True,
+        searcher_config=said.get("searcher"),
+        description=description,
+        run=run,
+        link=link,
+        watches_exit=True,
     )
 
 
@@ -94,14 +118,30 @@ def _combine(*given: Config | None) -> Config | None:
     return Config(**values)
 
 
-def _describe(config: Config, searcher: dict[str, Any]) -> ClusterInfo:
-    name = config.name or f"unmanaged-{secrets.token_hex(4)}"
-    said = {field.name: getattr(config, field.name) for field in dataclasses.fields(Config)}
-    experiment = {
+def _as_config(described: Config) -> dict[str, Any]:
+    """What it says about itself, as an experiment config would."""
+    said = {field.name: getattr(described, field.name) for field in dataclasses.fields(Config)}
+    return {
         **{key: value for key, value in said.items() if value is not None},
-        "name": name,
-        "searcher": searcher,
+        "name": described.name or f"unmanaged-{secrets.token_hex(4)}",
+        "searcher": described.searcher or {"name": "single", "metric": "unmanaged"},
     }
-    # No database hands out ids here, so both are 0: "this run".
-    trial = TrialInfo(0, 0, 0, dict(config.hparams or {}), experiment)
-    return ClusterInfo(task_type="TRIAL", task_id=name, slot_ids=[0], _trial_info=trial)
+
+
+def _as_info(config: dict[str, Any], described: Config, attached: Attached) -> ClusterInfo:
+    trial = TrialInfo(
+        attached.trial_id,
+        attached.experiment_id,
+        0,
+        dict(described.hparams or {}),
+        config,
+        _steps_completed=attached.steps_completed,
+        _trial_run_id=attached.attempt,
+    )
+    return ClusterInfo(
+        task_type="TRIAL",
+        task_id=config["name"],
+        slot_ids=[0],
+        _trial_info=trial,
+        _latest_checkpoint=attached.latest_checkpoint,
+    )

@@ -6,12 +6,15 @@ import sys
 from types import TracebackType
 from typing import Any, NoReturn
 
+from determined import errors
 from determined.core._metrics import Shipper
 from determined.store.messages import RunStateReport
 
+LONGEST_REASON = 500
+
 
 class Heartbeat:
-    """Reports RUNNING at the start, and COMPLETED or ERROR at the end.
+    """Reports RUNNING at the start, and at the end how it went.
 
     Args:
         shipper: Takes the reports.
@@ -21,7 +24,7 @@ class Heartbeat:
     def __init__(self, shipper: Shipper, watches_exit: bool = False) -> None:
         self._shipper = shipper
         self._watches_exit = watches_exit
-        self._failed = False
+        self._error: BaseException | None = None
         self._previous: tuple[Any, Any] | None = None
 
     def start(self) -> None:
@@ -34,21 +37,53 @@ class Heartbeat:
             sys.excepthook = self._hooks[0]
             sys.exit = self._hooks[1]
 
-    def close(self, failed: bool = False) -> None:
-        """The run ends, well or not."""
+    def close(self, error: BaseException | None = None, *, was_asked_to_stop: bool = False) -> None:
+        """The run ends, well or not.
+
+        Args:
+            error: What it ends with.
+            was_asked_to_stop: It leaves because it was asked to, with work left.
+        """
         if self._previous is not None:
             if sys.excepthook is self._hooks[0]:
                 sys.excepthook = self._previous[0]
             if sys.exit is self._hooks[1]:
                 sys.exit = self._previous[1]
             self._previous = None
-        self._shipper.put(RunStateReport("ERROR" if failed or self._failed else "COMPLETED"))
+        self._shipper.put(judge(error or self._error, was_asked_to_stop))
 
     def _uncaught(self, kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
-        self._failed = True
+        self._error = value
         assert self._previous is not None
         self._previous[0](kind, value, traceback)
 
     def _exit(self, status: str | int | None = None, /) -> NoReturn:
-        self._failed = status not in (None, 0)
+        self._error = SystemExit(status)
         raise SystemExit(status)
+
+
+def judge(error: BaseException | None, was_asked_to_stop: bool = False) -> RunStateReport:
+    """How a run ended that leaves with this error, or with none.
+
+    A run that was asked to stop and saved its work is PAUSED: it can be continued. One that Ctrl-C cut off is CANCELED.
+    """
+    if isinstance(error, errors.InvalidHP):
+        return RunStateReport("COMPLETED", f"invalid hyperparameters: {_one_line(error)}")
+    if error is None or isinstance(error, SystemExit):
+        if was_asked_to_stop:
+            return RunStateReport("PAUSED", "asked to stop")
+        if error is None or error.code in (None, 0):
+            return RunStateReport("COMPLETED")
+        return RunStateReport("ERROR", f"exited with status {error.code}")
+    if isinstance(error, KeyboardInterrupt):
+        return RunStateReport("CANCELED", "interrupted")
+    text = _one_line(error)
+    return RunStateReport("ERROR", f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def _one_line(error: BaseException) -> str:
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # noqa: BLE001 - an exception that cannot even be shown
+        return ""
+    return lines[0][:LONGEST_REASON] if lines else ""

@@ -1,23 +1,45 @@
 """The only door to the platform: where reports go, and where a request to stop comes from.
 
-A link is called from background threads, never from the thread that trains, so it may take its time.
+A link is called from background threads, never from the thread that trains, so it may take its time. The few questions
+that training asks itself, at its start, are answered within seconds or not at all.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from determined import errors
 from determined._home import data_directory, make_data_directory
-from determined.core._values import json_text
 from determined.store.messages import Report, Signal, now
+
+if TYPE_CHECKING:
+    from determined.core._record import RunDescription
+
+
+@dataclasses.dataclass(frozen=True)
+class Attached:
+    """The trial that a run is recorded as."""
+
+    trial_id: int
+    experiment_id: int
+    attempt: int
+    latest_checkpoint: str | None = None
+    steps_completed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """What is known about checkpoints of earlier runs of this script."""
+
+    found: str | None
+    """The one that was asked for, if there is one."""
+    others: Collection[str] = ()
+    """Ids of checkpoints in the store that are not of this script."""
 
 
 class Link(Protocol):
@@ -27,6 +49,8 @@ class Link(Protocol):
     """Where reports end up, for people."""
     listens: bool
     """Whether `signal()` can ever say more than `Signal.NONE`; if not, nobody asks."""
+    is_managed: bool
+    """Whether a request to stop may be waiting already when the run starts."""
 
     def send(self, reports: Sequence[Report]) -> None:
         """Write these, in order, before returning.
@@ -36,11 +60,31 @@ class Link(Protocol):
             Exception: Never. The reports are refused, and the training process is told.
         """
 
+    def keep(self, reports: Sequence[Report]) -> bool:
+        """Put these aside, to be delivered before the next ones, perhaps by another process. False: cannot."""
+
+    def doubt(self, storage_id: str) -> None:
+        """A checkpoint is about to come or go. If no report says so in the end, somebody should look. Quick."""
+
+    def beat(self) -> None:
+        """Nothing to report, but still here."""
+
     def signal(self) -> Signal:
         """What the outside asks for now."""
 
+    def attach(self) -> Attached | None:
+        """The trial that this run is recorded as, found or made now; None if that cannot be had within seconds."""
+
     def best_validation(self) -> float | None:
-        """The best searcher metric of the whole experiment so far, as far as this link knows."""
+        """The best searcher metric of the whole experiment so far, as far as this link knows. Quick."""
+
+    def best_before(self, storage_id: str) -> float | None:
+        """The best searcher metric that was known when a checkpoint was saved; None if that is not known."""
+
+    def find_checkpoint(
+        self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool
+    ) -> History | None:
+        """A checkpoint of earlier runs of this script in this storage; None if there is no telling."""
 
     def close(self) -> None:
         """Free what is held. Nothing is sent afterwards."""
@@ -51,49 +95,42 @@ class NullLink:
 
     place = "nowhere"
     listens = False
+    is_managed = False
 
     def send(self, reports: Sequence[Report]) -> None:
+        pass
+
+    def keep(self, reports: Sequence[Report]) -> bool:  # noqa: ARG002 - whatever they are
+        return False
+
+    def doubt(self, storage_id: str) -> None:
+        pass
+
+    def beat(self) -> None:
         pass
 
     def signal(self) -> Signal:
         return Signal.NONE
 
+    def attach(self) -> Attached | None:
+        return None
+
     def best_validation(self) -> float | None:
+        return None
+
+    def best_before(self, storage_id: str) -> float | None:  # noqa: ARG002 - there is no history
+        return None
+
+    def find_checkpoint(
+        self,
+        which: Literal["latest", "best"],  # noqa: ARG002
+        trial_class: str,  # noqa: ARG002
+        smaller_is_better: bool,  # noqa: ARG002
+    ) -> History | None:
         return None
 
     def close(self) -> None:
         pass
-
-
-class JournalLink(NullLink):
-    """Appends each report as a line of JSON to a file of the run, which is made with the first report."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.place = str(path)
-        self._whole: int | None = None  # bytes of the file that are whole lines; unknown before the first look
-
-    def send(self, reports: Sequence[Report]) -> None:
-        lines = "".join(json_text(_as_json(report)) + "\n" for report in reports).encode()
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as file:
-                size = file.tell()
-                whole = size if self._whole is None else self._whole
-                if size > whole:  # an earlier attempt, on a full disk, got only so far
-                    file.truncate(whole)
-                self._whole = whole
-                file.write(lines)
-                file.flush()
-            self._whole = whole + len(lines)
-        except OSError as failed:
-            raise errors.LinkUnavailable(f"{self.path}: {failed.strerror or failed}") from failed
-
-
-def _as_json(report: Report) -> Any:
-    fields = {name: value for name, value in vars(report).items() if value is not None}
-    stamp: datetime.datetime = fields.pop("time")
-    return {"report": type(report).__name__, "time": stamp.isoformat(timespec="milliseconds"), **fields}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +142,7 @@ class Run:
 
     @property
     def directory(self) -> Path:
-        """The run's own directory."""
+        """The run's own directory; there only while something in it waits for the store."""
         return self.home / "runs" / self.name
 
     @property
@@ -124,10 +161,12 @@ def is_tracking() -> bool:
     return os.environ.get("DET_TRACKING", "on").strip().lower() not in ("off", "0", "false", "no")
 
 
-def choose_link(run: Run) -> Link:
-    """The link of this process: the run's journal, unless `DET_TRACKING=off`."""
+def choose_link(run: Run, description: RunDescription, rank: int = 0) -> Link:
+    """The link of this process: to the store, unless `DET_TRACKING=off`."""
     if not is_tracking():
         return NullLink()
-    with contextlib.suppress(OSError):  # the journal says so itself, and keeps trying
+    from determined.core._store_link import StoreLink
+
+    with contextlib.suppress(OSError):  # the link says so itself, and keeps trying
         make_data_directory()
-    return JournalLink(run.directory / "reports.jsonl")
+    return StoreLink(run, description, rank)

@@ -1,84 +1,139 @@
-"""What the process prints, sent along as lines while it still appears where it always did."""
+"""What the process prints, sent along as lines while it still appears where it always did.
+
+Only what Python writes is seen: the output of C libraries and of child processes goes past it. Catching that too would
+mean to put a pipe between the process and its terminal, and then colours, progress bars and pdb change their ways.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from determined.core._metrics import Shipper
 from determined.store.messages import LogLine
 
-LONGEST_LINE = 64 * 1024
+LONGEST_LINE = 8191
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_CURSOR = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhlnsu]")  # where the cursor goes; colours stay
 
 
 class LogTee:
-    """Puts itself between `print` and the terminal; gives the streams back on close."""
+    """Listens to `sys.stdout` and `sys.stderr` and sends each line; stops on close.
+
+    The streams stay the objects they are, with their terminal, encoding and buffer; only their `write` is overheard.
+    So logging handlers and progress bars that hold on to a stream from before are heard too.
+    """
 
     def __init__(self, shipper: Shipper, rank: int = 0) -> None:
         self._shipper = shipper
         self._rank = rank
-        self._tees: dict[str, _Tee] = {}
+        self._ears: list[_Ear] = []
 
     def start(self) -> None:
-        """Begin to listen to `sys.stdout` and `sys.stderr`."""
+        """Begin to listen."""
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
-            if stream is not None:  # a process without a console has none
-                self._tees[name] = _Tee(stream, name, self._rank, self._shipper)
-                setattr(sys, name, self._tees[name])
+            # A process without a console has no streams; one that cannot be overheard is left as it is.
+            with contextlib.suppress(AttributeError):
+                self._ears.append(_Ear(stream, name, self._rank, self._shipper))
 
     def close(self) -> None:
-        """Send the last line, ended or not, and put the streams back."""
-        for name, tee in self._tees.items():
-            tee.finish()
-            if getattr(sys, name) is tee:
-                setattr(sys, name, tee.stream)
-        self._tees.clear()
+        """Send the last line, ended or not, and stop listening."""
+        for ear in self._ears:
+            ear.close()
+        self._ears.clear()
 
 
-class _Tee:
-    """A text stream that also collects whole lines."""
+class _Ear:
+    """Collects what is written to one stream into lines."""
 
     def __init__(self, stream: TextIO, name: str, rank: int, shipper: Shipper) -> None:
-        self.stream = stream
         self._name = name
         self._rank = rank
         self._shipper = shipper
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may print in the middle of our own work
         self._open_line = ""
+        self._ended_with_return = False
+        self._pid = os.getpid()
         self._is_listening = True
+        self._mouth = _mouth_of(stream)
+        self._mouth.tell(self.hear)
 
-    def write(self, text: str) -> int:
-        written = self.stream.write(text)
-        if self._is_listening:
-            with self._lock:
-                *lines, self._open_line = (self._open_line + text).split("\n")
-                if len(self._open_line) > LONGEST_LINE:
-                    lines.append(self._open_line)
-                    self._open_line = ""
-                for line in lines:
-                    self._send(line)
-        return written
-
-    def writelines(self, lines: Any) -> None:
-        for line in lines:
-            self.write(line)
-
-    def finish(self) -> None:
+    def hear(self, text: str) -> None:
+        # A forked child, such as a loader's worker, has our memory but not our threads: what it prints is not ours.
+        if not self._is_listening or os.getpid() != self._pid:
+            return
         with self._lock:
-            self._is_listening = False
-            if self._open_line:
+            if self._ended_with_return and text.startswith("\n"):
+                text = text[1:]  # both belong to one end of a line
+            if text:
+                self._ended_with_return = text.endswith("\r")
+            self._take(self._open_line + text)
+
+    def _take(self, text: str) -> None:
+        start = 0
+        for end in _LINE_END.finditer(text):
+            line = text[start : end.start()]
+            start = end.end()
+            if line.strip() or end.group() != "\r":  # a progress bar wipes its line before it writes it anew
+                self._send(line)
+        self._open_line = text[start:]
+        if len(self._open_line) > LONGEST_LINE:
+            self._send(self._open_line)
+            self._open_line = ""
+
+    def close(self) -> None:
+        with self._lock:
+            if self._open_line.strip():
                 self._send(self._open_line)
-                self._open_line = ""
+            self._open_line = ""
+            self._is_listening = False
+        self._mouth.forget(self.hear)
 
     def _send(self, line: str) -> None:
-        # A progress bar rewrites its line; only what it said last was seen to stay.
-        shown = line.rstrip("\r").rsplit("\r", 1)[-1]
         try:
-            self._shipper.put(LogLine(shown, self._name, self._rank))
+            self._shipper.put(LogLine(_CURSOR.sub("", line), self._name, self._rank))
         except Exception:  # noqa: BLE001 - printing must work even when nothing can be sent
             self._is_listening = False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
+
+class _Mouth:
+    """A stream whose `write` also tells those who listen."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self._write: Callable[[str], int] = stream.write
+        self._listeners: tuple[Callable[[str], None], ...] = ()
+
+    def tell(self, listener: Callable[[str], None]) -> None:
+        if not self._listeners:
+            self.stream.write = self.write
+        self._listeners = (*self._listeners, listener)
+
+    def forget(self, listener: Callable[[str], None]) -> None:
+        self._listeners = tuple(one for one in self._listeners if one != listener)
+        if not self._listeners:
+            _mouths.pop(id(self.stream), None)
+            if self.stream.__dict__.get("write") == self.write:  # else somebody came after us: leave theirs alone
+                del self.stream.write
+
+    def write(self, text: str) -> int:
+        written = self._write(text)
+        for listener in self._listeners:
+            listener(text)
+        return written
+
+
+_mouths: dict[int, _Mouth] = {}
+
+
+def _mouth_of(stream: Any) -> _Mouth:
+    found = _mouths.get(id(stream))
+    if found is None or found.stream is not stream:
+        found = _mouths[id(stream)] = _Mouth(stream)
+    return found

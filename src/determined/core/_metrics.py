@@ -24,6 +24,10 @@ LINGER_SECONDS = 0.2
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 LAST_CHANCE_SECONDS = 5.0
 NOTICE_SECONDS = 10.0
+STUCK_SECONDS = 30.0
+"""At the end, a link that has not delivered anything for this long is given up."""
+BEAT_SECONDS = 30.0
+"""A run with nothing to report says this often that it is still there."""
 
 Follower = Callable[[Sequence[Report]], None]
 
@@ -32,7 +36,8 @@ class Shipper:
     """A queue that one background thread empties into a link.
 
     The thread starts with the first report. Nothing ever blocks or breaks the caller: if the link is unavailable,
-    reports are kept and retried, at most `KEPT_REPORTS` of them, and a loss is said in one line. If the link refuses a
+    reports are kept and retried, at most `KEPT_REPORTS` of them in memory. More than that, and what is left at the end,
+    the link may put aside in a file; if it cannot, they are lost, which is said in one line. If the link refuses a
     report, that error is raised by every later `put()` and by `close()`.
 
     Args:
@@ -48,7 +53,9 @@ class Shipper:
         self._changed = threading.Condition()
         self._waiting: collections.deque[Report] = collections.deque()
         self._sending = 0  # reports the thread has taken and not yet delivered
+        self._delivered = 0
         self._lost = 0
+        self._aside = 0  # at the end, in a file
         self._unavailable: errors.LinkUnavailable | None = None
         self._refusal: Exception | None = None
         self._closing = False
@@ -76,6 +83,10 @@ class Shipper:
             elif self._is_idle:
                 self._changed.notify_all()
 
+    def doubt(self, storage_id: str) -> None:
+        """Say that a checkpoint is about to come or go, before it does: if this process dies now, others look."""
+        self._link.doubt(storage_id)
+
     def flush(self, timeout: float = 60.0) -> bool:
         """Wait until everything that was put is delivered; False if it could not be in time."""
         deadline = time.monotonic() + timeout
@@ -98,20 +109,41 @@ class Shipper:
             self._closing = True
             self._give_up_at = time.monotonic() + LAST_CHANCE_SECONDS
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(NOTICE_SECONDS)
-            while self._thread.is_alive():
-                logger.info("Waiting for %d reports to be written to %s ...", len(self._waiting), self._link.place)
-                self._thread.join(NOTICE_SECONDS)
-            self._thread = None
+        self._join()
+        if self._aside:
+            logger.warning(
+                "%d reports could not be written to %s (%s). They are kept, and the next run delivers them.",
+                self._aside, self._link.place, self._unavailable,
+            )  # fmt: skip
         if self._lost:
             logger.warning("%d reports were lost: %s (%s).", self._lost, self._link.place, self._unavailable)
-            self._lost = 0
+        self._aside = self._lost = 0
         if self._refusal is not None:
             raise self._refusal
 
+    def _join(self) -> None:
+        """Wait for the thread, as long as it gets something done."""
+        thread, self._thread = self._thread, None
+        delivered, since = -1, time.monotonic()
+        while thread is not None and thread.is_alive():
+            if delivered != self._delivered:
+                delivered, since = self._delivered, time.monotonic()
+            elif time.monotonic() - since > STUCK_SECONDS:
+                self._lost += self._sending + len(self._waiting)
+                self._unavailable = self._unavailable or errors.LinkUnavailable("it does not answer")
+                return  # a daemon: it ends with the process
+            thread.join(NOTICE_SECONDS)
+            if thread.is_alive():
+                logger.info("Waiting for %d reports to be written to %s ...", self._left(), self._link.place)
+
+    def _left(self) -> int:
+        return self._sending + len(self._waiting)
+
     def _run(self) -> None:
         while (reports := self._take()) is not None:
+            if not reports:
+                self._beat()
+                continue
             self._follow(reports)
             try:
                 self._deliver(reports)
@@ -123,17 +155,19 @@ class Shipper:
                     self._changed.notify_all()
                 return
             with self._changed:
+                self._delivered += self._sending
                 self._sending = 0
                 self._changed.notify_all()
 
     def _take(self) -> list[Report] | None:
-        """The next reports, all that there are; None when there will be no more."""
+        """The next reports, all that there are; none if none came for long, and None when there will be no more."""
         with self._changed:
             while not self._waiting:
                 if self._closing:
                     return None
                 self._is_idle = True
-                self._changed.wait()
+                if not self._changed.wait(BEAT_SECONDS):
+                    return []
             self._is_idle = False
             self._changed.wait_for(lambda: self._closing or self._is_hurried, LINGER_SECONDS)
             self._is_hurried = False
@@ -151,9 +185,9 @@ class Shipper:
                 if self._unavailable is None:
                     logger.warning("Reports cannot be written now (%s); training goes on, they are kept.", unavailable)
                 self._unavailable = unavailable
-                if not self._wait_to_retry(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]):
-                    self._lost += len(reports) + len(self._waiting)
-                    self._waiting.clear()
+                is_last = not self._wait_to_retry(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
+                is_full = len(self._waiting) > KEPT_REPORTS // 2
+                if (is_last or is_full) and self._set_aside(reports, is_last):
                     return
                 attempt += 1
             else:
@@ -161,6 +195,27 @@ class Shipper:
                     logger.info("Reports are written again to %s.", self._link.place)
                     self._unavailable = None if not self._lost else self._unavailable
                 return
+
+    def _set_aside(self, reports: list[Report], is_last: bool) -> bool:
+        """Have the link keep everything that waits in a file; at the end, what it cannot keep is lost."""
+        with self._changed:
+            waiting = list(self._waiting)
+            self._waiting.clear()
+        is_kept = self._link.keep(reports + waiting)
+        if is_kept:
+            self._aside += len(reports) + len(waiting) if is_last else 0
+        elif is_last:
+            self._lost += len(reports) + len(waiting)
+        else:
+            with self._changed:
+                self._waiting.extendleft(reversed(waiting))
+        return is_kept or is_last
+
+    def _beat(self) -> None:
+        try:
+            self._link.beat()
+        except Exception as failed:  # noqa: BLE001 - a report that cannot be delivered says more
+            logger.debug("No sign of life to %s: %s", self._link.place, failed)
 
     def _wait_to_retry(self, seconds: float) -> bool:
         """Pause between attempts; False when the run is closing and its last chance is over."""

@@ -127,6 +127,11 @@ class PreemptContext:
             self._acknowledged = True
             self._shipper.put(PreemptionAcknowledged())
 
+    @property
+    def was_acknowledged(self) -> bool:
+        """Whether this process has said that it stops with work left."""
+        return self._acknowledged
+
     def _is_asked_to_stop(self) -> bool:
         return self._signals.received or (self._watcher is not None and self._watcher.should_preempt())
 
@@ -190,8 +195,8 @@ class _PreemptionWatcher:
             self._thread.join(timeout=10)
 
     def should_preempt(self) -> bool:
-        """The latest answer; the first call waits a little for the first one."""
-        if self._thread is not None and not self._asked_once.is_set():
+        """The latest answer. Where a request may be waiting already, the first call waits a little for it."""
+        if self._thread is not None and self._link.is_managed and not self._asked_once.is_set():
             self._asked_once.wait(FIRST_ANSWER_SECONDS)
         return self._answer
 

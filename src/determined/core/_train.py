@@ -15,7 +15,14 @@ from determined.core._link import Link, NullLink
 from determined.core._metrics import Shipper
 from determined.core._tensorboard import EventFiles, Mangler, Selector, TensorboardMode
 from determined.core._values import plain, plain_batches, plain_metrics
-from determined.store.messages import EarlyExitReport, MetadataReport, MetricReport, ProgressReport, StatusReport
+from determined.store.messages import (
+    EarlyExitReport,
+    FitReport,
+    MetadataReport,
+    MetricReport,
+    ProgressReport,
+    StatusReport,
+)
 
 logger = logging.getLogger("determined.core")
 
@@ -135,6 +142,21 @@ class TrainContext:
     def note_best_validation(self, value: float) -> None:
         """Take a value of the searcher metric into account that an earlier run has reached."""
         self._remember_best({self._searcher_metric or "": value})
+
+    def note_fit(self, steps_completed: int, storage_id: str | None = None, *, continues: bool = False) -> None:
+        """Say where training begins, so that what an earlier attempt reported beyond that is replaced, not doubled.
+
+        Args:
+            steps_completed: How many steps are trained already.
+            storage_id: The checkpoint that it starts from.
+            continues: Its counters go on, rather than only its weights being taken over.
+        """
+        if self._is_chief:
+            self._shipper.put(FitReport(steps_completed, storage_id, continues))
+
+    def best_before(self, storage_id: str) -> float | None:
+        """The best value of the searcher metric when a checkpoint was saved; None if there is no telling."""
+        return self._link.best_before(storage_id)
 
     def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any] | None:
         """Replace the run's metadata, and return it."""

@@ -115,9 +115,12 @@ def saved_seed(core_context: core.Context, source: str) -> int | None:
 
 
 def saved_best(core_context: core.Context, source: str) -> float | None:
-    """The best value of the searcher metric when a checkpoint was saved; None if it does not say. Collective."""
+    """The best value of the searcher metric when a checkpoint was saved; None if nobody knows. Collective."""
     best = _saved_metadata(core_context, source).get("best_validation")
-    return float(best) if isinstance(best, (int, float)) else None
+    if isinstance(best, (int, float)):
+        return float(best)
+    # It was saved without a searcher metric, or by an older version. The store may still know the validations.
+    return core_context.distributed.run_on_chief(lambda: core_context.train.best_before(Path(source).name))
 
 
 def _saved_metadata(core_context: core.Context, source: str) -> dict[str, Any]:
@@ -143,6 +146,9 @@ def find_checkpoint(
 ) -> str | None:
     """The id of the newest or best checkpoint of a trial class in this storage; None if there is none. Collective.
 
+    The store knows those of this script. Without it, or if it knows none, every checkpoint of the class counts that is
+    not known to be another script's.
+
     Args:
         core_context: Whose storage to look in.
         which: "latest" by the time it was saved, or "best" by the searcher metric it was saved with.
@@ -152,8 +158,13 @@ def find_checkpoint(
     """
 
     def find() -> str | None:
+        history = core_context._history(which, trial_class_name, smaller_is_better)
+        others = set(history.others) if history is not None else set()
+        known = core_context.checkpoint.list()
+        if history is not None and history.found in known:
+            return history.found
         found: list[tuple[Any, str, str]] = []
-        for storage_id in core_context.checkpoint.list():
+        for storage_id in (one for one in known if one not in others):
             try:
                 metadata = core_context.checkpoint.get_metadata(storage_id)
             except errors.DeterminedError as problem:

@@ -36,6 +36,7 @@ def init(
     aggregation_frequency: int = 1,
     enable_tensorboard_logging: bool = True,
     seed: int | None = None,
+    tracking: bool = True,
 ) -> Iterator[PyTorchTrialContext]:
     """The context that a `PyTorchTrial` is built and trained with, for the length of a `with` block.
 
@@ -50,6 +51,7 @@ def init(
         enable_tensorboard_logging: Write metrics as TensorBoard scalars.
         seed: For weights, data order and everything random. By default `reproducibility.experiment_seed` of the config,
             the seed that the script chose with `torch.manual_seed()`, or one that is drawn and said.
+        tracking: Record the run in the store. `DET_TRACKING=off` in the environment turns it off too.
 
     Example::
 
@@ -71,7 +73,16 @@ def init(
         stack.callback(ranks.close)
         stack.enter_context(process_group(ranks))
         trial_seed = _choose_seed(seed, trial.trial_seed if trial else None, config or {}, ranks)
-        services = stack.enter_context(_init_trial(distributed=ranks, config=config or {}, info=info))
+        services = stack.enter_context(
+            _init_trial(
+                distributed=ranks,
+                config=config or {},
+                info=info,
+                hparams=hparams if hparams is not None or trial is None else trial.hparams,
+                seed=trial_seed,
+                tracking=tracking,
+            )
+        )
         context = PyTorchTrialContext(
             services,
             trial_seed,

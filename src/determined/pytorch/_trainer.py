@@ -6,6 +6,7 @@ import contextlib
 import logging
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from determined import errors
@@ -182,10 +183,12 @@ class Trainer:
             validation_loader = trial.build_validation_data_loader()
             validation = Validation(trial, context, callbacks, validation_loader, plan.test_mode)
             checkpointer = Checkpointer(services, context, trial, callbacks, progress, stream)
+            continues = False
             if source is not None:
-                loaded = checkpointer.load(source)
-                if loaded.continues and (best := saved_best(services, source)) is not None:
+                continues = checkpointer.load(source).continues
+                if continues and (best := saved_best(services, source)) is not None:
                     services.train.note_best_validation(best)
+            services.train.note_fit(progress.batches_trained, Path(source).name if source else None, continues=continues)
             _say_start(plan, progress, length, distributed.rank == 0)
             if profiles:
                 services.profiler.on()

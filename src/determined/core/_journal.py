@@ -1,0 +1,188 @@
+"""A run's own directory, `runs/<run>` in the data directory: what could not be delivered yet, and what is in doubt.
+
+It is there only while it is needed. What a run leaves in it when it dies, the next run delivers: see `_store_link`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from determined.core._record import RunDescription
+from determined.store import messages
+from determined.store.messages import Report
+
+KINDS: dict[str, type[Report]] = {
+    name: kind for name, kind in vars(messages).items() if isinstance(kind, type) and issubclass(kind, Report)
+}
+
+
+class Journal:
+    """Reports that wait for the store in a file, and ids of checkpoints that it may not know about.
+
+    Whoever has it open holds a lock, which the kernel lets go when the process dies, however it dies.
+
+    Args:
+        directory: The run's directory. It is made when there is something to keep.
+        description: Written into it, so that a run that never reached the store can be recorded by another.
+    """
+
+    def __init__(self, directory: Path, description: RunDescription) -> None:
+        self.directory = directory
+        self._description = description
+        self._lock: IO[bytes] | None = None
+        self._locking = threading.Lock()  # checkpoints and reports come from different threads
+        self._whole = 0  # bytes of the file that are whole lines
+        self.is_empty = True
+
+    @property
+    def path(self) -> Path:
+        """The file with the reports."""
+        return self.directory / "unsent.jsonl"
+
+    def keep(self, reports: Sequence[Report]) -> None:
+        """Add reports to the file; OSError if that cannot be."""
+        lines = "".join(json.dumps(_as_json(report)) + "\n" for report in reports).encode()
+        self._open()
+        with self.path.open("ab") as file:
+            if file.tell() > self._whole:  # an earlier attempt, on a full disk, got only so far
+                file.truncate(self._whole)
+            file.write(lines)
+            file.flush()
+        self._whole += len(lines)
+        self.is_empty = False
+
+    def doubt(self, storage_id: str) -> None:
+        """Remember that a checkpoint is about to come or go, before it does; OSError if that cannot be."""
+        self._open()
+        (self.directory / "checkpoints").mkdir(exist_ok=True)
+        (self.directory / "checkpoints" / storage_id).touch()
+
+    def trust(self, storage_id: str) -> None:
+        """The store knows about that checkpoint now."""
+        with contextlib.suppress(OSError):
+            (self.directory / "checkpoints" / storage_id).unlink(missing_ok=True)
+
+    def waiting(self) -> list[Report]:
+        """The reports in the file."""
+        return read_reports(self.path)
+
+    def delivered(self) -> None:
+        """The store has the reports of the file."""
+        self.path.unlink(missing_ok=True)
+        self._whole, self.is_empty = 0, True
+
+    def close(self) -> None:
+        """Let go of it, and remove the directory unless something is left in it."""
+        if self._lock is None:
+            return
+        with contextlib.suppress(OSError):
+            if not self.path.exists():
+                with contextlib.suppress(FileNotFoundError):
+                    (self.directory / "checkpoints").rmdir()  # stays, with all else, if any checkpoint is in doubt
+                (self.directory / "run.json").unlink()
+                self.directory.rmdir()
+        self._lock.close()
+        self._lock = None
+
+    def _open(self) -> None:
+        with self._locking:
+            if self._lock is None:
+                self._lock = self._claim()
+
+    def _claim(self) -> IO[bytes]:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        file = (self.directory / "run.json").open("wb")
+        try:
+            _lock(file)
+            file.write(json.dumps(dataclasses.asdict(self._description)).encode())
+            file.flush()
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+@dataclasses.dataclass
+class Remains:
+    """What a dead run has left."""
+
+    name: str
+    directory: Path
+    description: RunDescription
+
+    def reports(self) -> list[Report]:
+        """What it could not deliver."""
+        return read_reports(self.directory / "unsent.jsonl")
+
+    def in_doubt(self) -> list[str]:
+        """Ids of checkpoints that may have come, or gone, without a word."""
+        with contextlib.suppress(OSError):
+            return sorted(path.name for path in (self.directory / "checkpoints").iterdir())
+        return []
+
+    def bury(self) -> None:
+        """All of it is in the store: the directory can go."""
+        with contextlib.suppress(OSError):
+            for path in (self.directory / "checkpoints").glob("*"):
+                path.unlink()
+            with contextlib.suppress(FileNotFoundError):
+                (self.directory / "checkpoints").rmdir()
+            (self.directory / "unsent.jsonl").unlink(missing_ok=True)
+            (self.directory / "run.json").unlink()
+            self.directory.rmdir()
+
+
+def left_behind(runs: Path) -> Iterator[Remains]:
+    """What dead runs have left, one after the other. Each is ours alone while it is looked at."""
+    with contextlib.suppress(OSError):
+        for directory in sorted(path for path in runs.iterdir() if path.is_dir()):
+            with contextlib.suppress(OSError, ValueError, TypeError), (directory / "run.json").open("r+b") as file:
+                _lock(file)  # BlockingIOError, an OSError: it lives, or somebody else is looking after it
+                text = file.read()
+                if text and (directory / "run.json").exists():
+                    yield Remains(directory.name, directory, RunDescription(**json.loads(text)))
+
+
+def read_reports(path: Path) -> list[Report]:
+    """The reports in a file; a line that is not whole is the last one, and was never complete."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            found.append(_from_json(json.loads(line)))
+    return found
+
+
+def _as_json(report: Report) -> dict[str, Any]:
+    # Python's own NaN and Infinity: this file is read by nobody else, and gets back exactly what was reported.
+    fields = dict(vars(report))
+    stamp: datetime.datetime = fields.pop("time")
+    return {"report": type(report).__name__, "time": stamp.isoformat(), **fields}
+
+
+def _from_json(fields: dict[str, Any]) -> Report:
+    kind = KINDS[fields.pop("report")]
+    return kind(**fields | {"time": datetime.datetime.fromisoformat(fields["time"])})
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Take the file for this process; BlockingIOError if another has it."""
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]  # not on this system
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

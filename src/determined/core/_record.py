@@ -1,0 +1,284 @@
+"""What is remembered about a run beside its reports: what was started, how, by whom, on what. Secrets are left out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import getpass
+import os
+import platform
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from determined._info import ClusterInfo
+from determined._types import Json
+from determined._version import __version__
+from determined.core._metrics import Shipper
+from determined.core._values import plain
+from determined.store.messages import EnvironmentReport
+
+GIT_SECONDS = 5.0
+MASK = "********"
+_SECRET = re.compile(
+    r"(^|_)(password|passwd|passphrase|secrets?|credentials?|(api|access|private|account|secret|shared|signing)_?keys?"
+    r"|(auth|access|api|session|bearer|refresh|security|personal|github|gitlab|hf|wandb|bot|user)_?token"
+    r"|connection_string|sas_url)($|_)|^token$"
+)
+_LOGIN = re.compile(r"(\w+://[^/\s:@]*):[^/\s@]+@")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDescription:
+    """Who a run is, as far as it is known at its start without asking anybody. Everything in it is plain JSON."""
+
+    name: str
+    owner: str = ""
+    script: str | None = None
+    """What was started, by absolute path; None in a notebook or with `python -c`."""
+    arguments: list[str] = dataclasses.field(default_factory=list)
+    directory: str = ""
+    config: dict[str, Any] = dataclasses.field(default_factory=dict)
+    hparams: dict[str, Any] = dataclasses.field(default_factory=dict)
+    seed: int = 0
+    storage: dict[str, Any] | None = None
+    """The storage's config, without credentials."""
+    slots: int = 1
+    host: str = ""
+    pid: int = 0
+    is_detached: bool = False
+    told_trial_id: int | None = None
+    told_experiment_id: int | None = None
+    told_allocation_id: str = ""
+    told_attempt: int = 0
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether the process was told which trial it is. Whether the store knows that trial is another question."""
+        return self.told_trial_id is not None and not self.is_detached
+
+    def environment(self) -> dict[str, Json]:
+        """What is known about the process at once."""
+        return {
+            "arguments": list(self.arguments),
+            "directory": self.directory,
+            "host": self.host,
+            "user": self.owner,
+            "python": platform.python_version(),
+            "resolute": __version__,
+        }
+
+
+def describe(
+    *,
+    config: Mapping[str, Any] | None = None,
+    hparams: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    storage: Mapping[str, Any] | None = None,
+    slots: int = 1,
+    info: ClusterInfo | None = None,
+    is_detached: bool = False,
+) -> RunDescription:
+    """What this process is about to do, as it would be recorded."""
+    script = _script()
+    trial = info.trial if info is not None and info.task_type == "TRIAL" else None
+    told = trial if not is_detached else None
+    config = config or {}
+    name = config.get("name") or (Path(script).name if script else "python")
+    return RunDescription(
+        name=str(name),
+        owner=_user(),
+        script=script,
+        arguments=without_secret_arguments(sys.argv[1:]),
+        directory=_directory(),
+        config=_plain_dict(config),
+        hparams=_plain_dict(hparams if hparams is not None else trial.hparams if trial else {}),
+        seed=int(seed if seed is not None else trial.trial_seed if trial else 0),
+        storage=None if storage is None else _plain_dict(storage, masks=False),
+        slots=slots,
+        host=platform.node(),
+        pid=os.getpid(),
+        is_detached=is_detached,
+        told_trial_id=told.trial_id if told else None,
+        told_experiment_id=told.experiment_id if told else None,
+        told_allocation_id=info.allocation_id if told and info else "",
+        told_attempt=told._trial_run_id if told else 0,
+    )
+
+
+def _script() -> str | None:
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None) or (sys.argv[0] if sys.argv else None)
+    if not path or path == "-c" or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        return None
+    return os.path.abspath(path)  # noqa: PTH100 - links stay: two names of one file are two scripts
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return str(os.getuid()) if hasattr(os, "getuid") else ""
+
+
+def _directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:  # removed under us
+        return ""
+
+
+# Secrets.
+
+
+def is_secret(name: str) -> bool:
+    """Whether a value of this name had better not be written down. `pad_token` and `tokenizer` are none."""
+    words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).replace("-", "_").replace(".", "_").lower()
+    return _SECRET.search(words) is not None
+
+
+def without_secrets(value: Any, name: str = "") -> Json:
+    """The value as plain JSON, with text under telling names, and passwords in URLs, masked."""
+    if isinstance(value, Mapping):
+        if name == "environment_variables":
+            return {str(key): MASK for key in value}
+        return {str(key): without_secrets(item, str(key)) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        if name == "environment_variables":
+            return [f"{str(item).partition('=')[0]}={MASK}" for item in value]
+        return [without_secrets(item, name) for item in value]
+    if isinstance(value, str):
+        return MASK if value and is_secret(name) else _LOGIN.sub(rf"\1:{MASK}@", value)
+    try:
+        return plain(value, name)
+    except (TypeError, ValueError):
+        return repr(value)[:200]
+
+
+def without_secret_arguments(arguments: list[str]) -> list[str]:
+    """Command line arguments, with the values of `--password x` and `--token=x` masked."""
+    shown: list[str] = []
+    hides_next = False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        is_option = name.startswith("-") and is_secret(name.lstrip("-"))
+        if hides_next and not argument.startswith("-"):
+            shown.append(MASK)
+        elif (is_option or is_secret(name)) and equals:
+            shown.append(f"{name}={MASK}")
+        else:
+            shown.append(str(without_secrets(argument)))
+        hides_next = is_option and not equals
+    return shown
+
+
+def _plain_dict(values: Mapping[str, Any], masks: bool = True) -> dict[str, Any]:
+    found = without_secrets(dict(values)) if masks else plain(dict(values), "checkpoint_storage")
+    assert isinstance(found, dict)
+    return found
+
+
+def storage_config(chosen: Any, default_root: Path) -> dict[str, Any] | None:
+    """How a later process opens the same storage again; without credentials, which it has to bring itself.
+
+    Args:
+        chosen: What the user wrote as `checkpoint_storage`, which was found to make sense.
+        default_root: The directory that is used for None.
+    """
+    if isinstance(chosen, Mapping):
+        kept = ("save_experiment_best", "save_trial_best", "save_trial_latest", "temp_dir", "credential")
+        return {key: value for key, value in chosen.items() if key not in kept and not is_secret(key)}
+    if isinstance(chosen, str) and "://" in chosen and not chosen.startswith("file:"):
+        scheme, _, rest = chosen.partition("://")
+        bucket, _, prefix = rest.partition("/")
+        kind = {"s3": "s3", "gs": "gcs"}.get(scheme)
+        return None if kind is None else {"type": kind, "bucket": bucket, "prefix": prefix.strip("/")}
+    path = default_root if chosen is None else Path(str(chosen).removeprefix("file://"))
+    return {"type": "directory", "container_path": str(path.absolute())}
+
+
+# What takes a while to find out.
+
+
+def find_environment(description: RunDescription) -> dict[str, Json]:
+    """Everything about the process that is worth remembering. Takes up to some seconds; no part of it can fail."""
+    packages = _packages()
+    environment = description.environment()
+    environment["executable"] = sys.executable
+    environment["platform"] = platform.platform()
+    environment["cpus"] = os.cpu_count() or 0
+    for name in ("torch", "numpy"):
+        if name in packages:
+            environment[name] = packages[name]
+    environment["packages"] = dict(packages)
+    place = str(Path(description.script).parent) if description.script else description.directory
+    if git := _git(place):
+        environment["git"] = git
+    return environment
+
+
+_known_packages: dict[str, str] = {}
+
+
+def _packages() -> dict[str, str]:
+    """Name -> version of all installed distributions, looked up once per process."""
+    if not _known_packages:
+        import importlib.metadata
+
+        with contextlib.suppress(Exception):  # a broken installation is not ours to complain about
+            for distribution in importlib.metadata.distributions():
+                name = distribution.metadata["Name"]
+                if name:
+                    _known_packages.setdefault(str(name), str(distribution.version))
+    return dict(sorted(_known_packages.items(), key=lambda item: item[0].lower()))
+
+
+def _git(directory: str) -> dict[str, Json] | None:
+    """Commit, branch and whether there are changes; None without git or a repository."""
+    try:
+        commit = _ask_git(directory, "rev-parse", "HEAD")
+        if not commit:
+            return None
+        branch = _ask_git(directory, "rev-parse", "--abbrev-ref", "HEAD")
+        changes = _ask_git(directory, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"commit": commit, "branch": branch or "", "dirty": None if changes is None else bool(changes)}
+
+
+def _ask_git(directory: str, *words: str) -> str | None:
+    done = subprocess.run(
+        ["git", "-C", directory, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=GIT_SECONDS,
+        check=False,
+        env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
+    )
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
+
+
+class EnvironmentNote:
+    """Finds out in a thread of its own what the run runs on, and reports it: nobody waits for git."""
+
+    def __init__(self, shipper: Shipper, description: RunDescription) -> None:
+        self._shipper = shipper
+        self._description = description
+        self._thread = threading.Thread(target=self._run, name="determined-environment", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait for what is being found out, for a bounded time."""
+        if self._thread.ident is not None:
+            self._thread.join(GIT_SECONDS)
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):  # the run goes on, and is recorded without
+            self._shipper.put(EnvironmentReport(find_environment(self._description)))

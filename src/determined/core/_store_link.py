@@ -1,0 +1,338 @@
+"""The link to the store. SQL is loaded and spoken in background threads only; trouble with it is never training's."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from determined import artifacts, errors
+from determined.core._journal import Journal, Remains, left_behind
+from determined.core._link import Attached, History, Run
+from determined.core._record import RunDescription
+from determined.store.messages import CheckpointReport, LogLine, Report, Signal
+
+if TYPE_CHECKING:
+    from determined.core import _recording
+    from determined.store.database import Store
+
+logger = logging.getLogger("determined.core")
+
+T = TypeVar("T")
+ANSWER_SECONDS = 5.0
+"""How long training waits, at its start, for what the store knows."""
+CHIEF_SECONDS = 5.0
+"""How long the other ranks wait for the chief to have begun the run, before they try again later."""
+BEAT_SECONDS = 20.0
+METADATA = "metadata.json"
+
+_importing = threading.Lock()
+
+
+def _before_fork() -> None:
+    global _fork_waited
+    # A fork in the middle of an import would leave the child with modules that are half there, for ever.
+    _fork_waited = _importing.acquire(timeout=10)
+
+
+def _after_fork() -> None:
+    if _fork_waited:
+        _importing.release()
+
+
+_fork_waited = False
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+class StoreLink:
+    """Records one run in the store.
+
+    The store is opened with the first report. While it cannot be, or a transaction fails, reports are kept by whoever
+    offers them, and in the end in the run's own directory, from where the next run of anybody delivers them.
+
+    Args:
+        run: The run's name and places.
+        description: What is recorded about it.
+        rank: The chief (0) begins the run; the other ranks look for it by its name and add to it.
+        place: The store, as `open_store` takes it.
+    """
+
+    listens = True
+
+    def __init__(self, run: Run, description: RunDescription, rank: int = 0, place: str | None = None) -> None:
+        self.place = "the store"
+        self.is_managed = description.is_managed
+        self._run = run
+        self._description = description
+        self._rank = rank
+        self._store_place = place
+        self._opening = threading.Lock()
+        self._beginning = threading.Lock()
+        self._store: Store | None = None
+        self._standing: _recording.Standing | None = None
+        self._best: float | None = None
+        self._last_beat = float("-inf")
+        self._said: set[str] = set()
+        self._is_over = False  # a newer attempt has taken over: nothing is recorded any more
+        name = run.directory if rank == 0 else run.directory.with_name(f"{run.name}.{rank}")
+        self._journal = Journal(name, description)
+
+    # Reports.
+
+    def send(self, reports: Sequence[Report]) -> None:
+        if self._is_over:
+            return
+        store = self._opened()
+        self._begun(store)
+        if not self._journal.is_empty:
+            self._write(store, self._journal.waiting())
+            self._journal.delivered()
+        self._write(store, reports)
+        for report in reports:
+            if isinstance(report, CheckpointReport):
+                self._journal.trust(report.storage_id)
+
+    def keep(self, reports: Sequence[Report]) -> bool:
+        try:
+            self._journal.keep(reports)
+        except OSError:
+            return False
+        return True
+
+    def doubt(self, storage_id: str) -> None:
+        if Path(storage_id).name != storage_id:
+            return  # no id of ours, and no name for a file of ours
+        try:
+            self._journal.doubt(storage_id)
+        except OSError as failed:
+            logger.debug("Checkpoint %s comes or goes without a note: %s", storage_id, failed)
+
+    def _write(self, store: Store, reports: Sequence[Report]) -> None:
+        """All of them in one transaction; if one is refused, each in its own, so that the others arrive."""
+        try:
+            self._write_together(store, reports)
+            return
+        except (errors.LinkUnavailable, errors.StaleAttempt) as failed:
+            if not isinstance(failed, errors.StaleAttempt) or self._is_strict:
+                raise
+            self._give_up(failed)
+            return
+        except Exception as refused:
+            if self._is_strict:
+                raise
+            if len(reports) == 1:
+                self._say_refused(refused)
+                return
+        for report in reports:
+            if not self._is_over:
+                self._write(store, [report])
+
+    def _write_together(self, store: Store, reports: Sequence[Report]) -> None:
+        from determined.core import _recording
+        from determined.store import attempts
+
+        assert self._standing is not None
+        with store.write() as conn:
+            standing = _recording.deliver(conn, self._run, self._description, self._standing, reports)
+            beats = time.monotonic() - self._last_beat > BEAT_SECONDS
+            if beats and self._rank == 0:
+                attempts.beat(conn, standing.attempt)
+        self._standing = standing
+        if beats:
+            self._last_beat = time.monotonic()
+
+    @property
+    def _is_strict(self) -> bool:
+        """Whether what the store refuses is an error of the training process. In a plain run it is a warning."""
+        return self._description.is_detached or (self._standing is not None and self._standing.is_managed)
+
+    def _say_refused(self, refused: Exception) -> None:
+        kind = type(refused).__name__
+        level = logging.DEBUG if kind in self._said else logging.WARNING
+        self._said.add(kind)
+        unexpected = not isinstance(refused, errors.DeterminedError)
+        logger.log(level, "A report is not recorded: %s", f"{kind}: {refused}" if unexpected else refused)
+        if unexpected:
+            logger.debug("Where that came from:", exc_info=refused)
+
+    def _give_up(self, stale: Exception) -> None:
+        self._is_over = True
+        logger.warning("This run is no longer recorded: %s", stale)
+
+    # Opening.
+
+    def _opened(self) -> Store:
+        """The store, opened now unless it is; whatever is wrong with it may pass, so it is tried again."""
+        with self._opening:
+            if self._store is None:
+                try:
+                    with _importing:
+                        from determined.core import _recording  # noqa: F401 - loads all that is needed
+                        from determined.store.database import open_store
+                    store = open_store(self._store_place)
+                    if store.read_only:
+                        store.close()
+                        raise errors.StoreUnavailable(f"{store.url} may only be read")
+                except errors.LinkUnavailable:
+                    raise
+                except Exception as failed:
+                    raise errors.LinkUnavailable(str(failed)) from failed
+                self._store = store
+                self.place = store.url
+                if self._rank == 0:
+                    self._deliver_remains(store)
+            return self._store
+
+    def _begun(self, store: Store) -> _recording.Standing:
+        """Where the run stands; the chief begins it, others wait a little until it has."""
+        from determined.core import _recording
+
+        with self._beginning:
+            if self._standing is None and self._rank == 0:
+                with store.write() as conn:
+                    standing = _recording.begin(conn, self._run, self._description)
+                self._standing, self._last_beat = standing, time.monotonic()
+            deadline = time.monotonic() + CHIEF_SECONDS
+            while self._standing is None:
+                with store.read() as conn:
+                    self._standing = _recording.find(conn, self._run, self._description)
+                if self._standing is None:
+                    if time.monotonic() > deadline:
+                        raise errors.LinkUnavailable("rank 0 has not recorded the run yet")
+                    time.sleep(0.05)
+            return self._standing
+
+    def _deliver_remains(self, store: Store) -> None:
+        """Look after what dead runs have left. Failing to is no reason not to record this one."""
+        for remains in left_behind(self._run.directory.parent):
+            try:
+                _adopt(store, Run(remains.name.partition(".")[0], self._run.home), remains)
+            except Exception as failed:  # noqa: BLE001 - it stays where it is, for the next run
+                logger.debug("What run %s has left is not delivered: %s", remains.name, failed)
+
+    # Questions.
+
+    def beat(self) -> None:
+        from determined.store import attempts
+
+        if self._standing is None or self._store is None or self._is_over or self._rank != 0:
+            return
+        try:
+            with self._store.write() as conn:
+                attempts.beat(conn, self._standing.attempt)
+            self._last_beat = time.monotonic()
+        except errors.StaleAttempt as stale:
+            if not self._is_strict:
+                self._give_up(stale)
+
+    def signal(self) -> Signal:
+        if self._standing is None:
+            if not self.is_managed:
+                return Signal.NONE  # nobody can have asked for a run that nobody knows
+            self._begun(self._opened())
+        from determined.store import attempts, metrics
+
+        assert self._standing is not None
+        assert self._store is not None
+        with self._store.read() as conn:
+            found = attempts.signals(conn, self._standing.attempt.allocation_id)
+            if self._standing.is_managed:  # other trials of the experiment may have become better
+                self._best = metrics.best_validation(conn, self._standing.attempt.experiment_id)
+        return found
+
+    def attach(self) -> Attached | None:
+        def ask() -> Attached:
+            from determined.core import _recording
+
+            store = self._opened()
+            standing = self._begun(store)
+            with store.read() as conn:
+                return _recording.attached(conn, standing)
+
+        return self._ask(ask, 2 * ANSWER_SECONDS)
+
+    def best_validation(self) -> float | None:
+        return self._best
+
+    def best_before(self, storage_id: str) -> float | None:
+        def ask() -> float | None:
+            from determined.core import _recording
+
+            with self._opened().read() as conn:
+                return _recording.best_before(conn, self._description, storage_id)
+
+        return self._ask(ask) if (self._description.config.get("searcher") or {}).get("metric") else None
+
+    def find_checkpoint(
+        self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool
+    ) -> History | None:
+        def ask() -> History | None:
+            from determined.core import _recording
+
+            with self._opened().read() as conn:
+                return _recording.history(conn, self._description, which, trial_class, smaller_is_better)
+
+        return None if self.is_managed or self._description.is_detached else self._ask(ask)
+
+    def _ask(self, question: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
+        """The answer, or None if it does not come in time or not at all, which is said."""
+        answers: list[T] = []
+        problems: list[Exception] = []
+
+        def run() -> None:
+            try:
+                answers.append(question())
+            except Exception as failed:  # noqa: BLE001 - there is no answer, and training goes on without
+                problems.append(failed)
+
+        thread = threading.Thread(target=run, name="determined-question", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if answers:
+            return answers[0]
+        why = problems[0] if problems else f"no answer within {seconds:g} seconds"
+        logger.warning("The store could not be asked (%s); training goes on without.", why)
+        return None
+
+    def close(self) -> None:
+        self._journal.close()
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+
+def _adopt(store: Store, run: Run, remains: Remains) -> None:
+    from determined.core import _recording
+
+    reports, doubtful = remains.reports(), remains.in_doubt()
+    said = {report.storage_id for report in reports if isinstance(report, CheckpointReport)}
+    stored = _look_at(remains.description, [storage_id for storage_id in doubtful if storage_id not in said])
+    with store.write() as conn:
+        _recording.adopt(conn, run, remains.description, reports, stored)
+    remains.bury()
+    lines = sum(isinstance(report, LogLine) for report in reports)
+    logger.info("Run %s: %d reports and %d lines are delivered late.", run.name, len(reports) - lines, lines)
+
+
+def _look_at(description: RunDescription, storage_ids: Sequence[str]) -> dict[str, CheckpointReport]:
+    """What is the case with checkpoints that came or went just before a process died."""
+    if not storage_ids or description.storage is None:
+        return {}
+    storage = artifacts.open_storage(description.storage)
+    found = {}
+    for storage_id in storage_ids:
+        if not storage.exists(storage_id):
+            found[storage_id] = CheckpointReport(storage_id, {}, {}, "DELETED")
+            continue
+        manifest = storage.manifest(storage_id)
+        metadata: dict[str, Any] = {}
+        if METADATA in manifest.files:
+            metadata = dict(json.loads(storage.read_bytes(storage_id, METADATA)))
+        found[storage_id] = CheckpointReport(storage_id, metadata, dict(manifest.resources))
+    return found

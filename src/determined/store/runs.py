@@ -1,0 +1,82 @@
+"""What a training process asks of the store about itself and about earlier runs of its script."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from determined.store.attempts import Attempt, of_run
+from determined.store.schema import (
+    allocations,
+    checkpoint_uses,
+    checkpoints,
+    experiments,
+    model_versions,
+    storage_backends,
+    trials,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved:
+    """A complete checkpoint that an earlier run of a script has left."""
+
+    uuid: str
+    time: datetime.datetime
+    metadata: dict[str, Any]
+
+
+def saved_by(conn: sa.Connection, script: str, storage: dict[str, Any] | None) -> list[Saved]:
+    """The complete checkpoints of plain runs of a script that lie in this storage, oldest first."""
+    query = (
+        sa.select(checkpoints.c.uuid, checkpoints.c.report_time, checkpoints.c.metadata, storage_backends.c.config)
+        .select_from(checkpoints.join(trials, trials.c.id == checkpoints.c.trial_id))
+        .join(experiments, experiments.c.id == trials.c.experiment_id)
+        .outerjoin(storage_backends, storage_backends.c.id == checkpoints.c.storage_id)
+        .where(
+            experiments.c.script == script,
+            experiments.c.unmanaged,
+            experiments.c.deleted_at.is_(None),
+            checkpoints.c.state == "COMPLETED",
+        )
+        .order_by(checkpoints.c.report_time, checkpoints.c.steps)
+    )
+    return [Saved(uuid, time, metadata) for uuid, time, metadata, config in conn.execute(query) if config == storage]
+
+
+def recorded_uuids(conn: sa.Connection) -> set[str]:
+    """The ids of all checkpoints that the store knows, whatever became of them."""
+    return set(conn.scalars(sa.select(checkpoints.c.uuid)))
+
+
+def last_life(conn: sa.Connection, run_name: str) -> Attempt | None:
+    """The newest attempt that a process was: one that begins to train again is `<name>+2`, `<name>+3`, ..."""
+    found, number = of_run(conn, run_name), 2
+    while found is not None and (later := of_run(conn, f"{run_name}+{number}")) is not None:
+        found, number = later, number + 1
+    return found
+
+
+def set_run_name(conn: sa.Connection, allocation_id: str, run_name: str) -> None:
+    """Give an attempt that a launcher has begun the name that its process has found for itself."""
+    one = allocations.c.allocation_id == allocation_id
+    conn.execute(allocations.update().where(one).values(run_name=run_name))
+
+
+def set_environment(conn: sa.Connection, allocation_id: str, environment: dict[str, Any]) -> None:
+    """Note what the processes of an attempt run on."""
+    one = allocations.c.allocation_id == allocation_id
+    conn.execute(allocations.update().where(one).values(environment=environment))
+
+
+def record_use(
+    conn: sa.Connection, trial_id: int, uuid: str, model_id: int | None = None, version: int | None = None
+) -> None:
+    """Note that a trial works with a checkpoint that it has not made, for example to run inference."""
+    of_model = (model_versions.c.model_id == model_id, model_versions.c.version == version)
+    ident = None if version is None else conn.scalar(sa.select(model_versions.c.id).where(*of_model))
+    row = {"trial_id": trial_id, "checkpoint_uuid": uuid, "model_version": ident, "kind": "INFERENCE"}
+    conn.execute(checkpoint_uses.insert().values(row))
