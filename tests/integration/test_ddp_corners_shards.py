@@ -73,9 +73,8 @@ def checkpoints(home: Path) -> list[str]:
     return [path.name for path in (home / "checkpoints").iterdir() if not path.name.startswith(".")]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("size", [1, 2])
-def test_files_of_every_rank(mode: str, size: int, nursery: Nursery, home: Path) -> None:
+@pytest.mark.parametrize(("size", "mode"), [(1, "plain"), (2, "plain"), (2, "in the background")])
+def test_files_of_every_rank(size: int, mode: str, nursery: Nursery, home: Path) -> None:
     """9.3: what ranks write is one checkpoint, manifest included, and on a resume each rank finds its own again.
 
     Writing them draws random numbers, and still the run goes on as one that nobody stopped.
@@ -89,14 +88,13 @@ def test_files_of_every_rank(mode: str, size: int, nursery: Nursery, home: Path)
     for rank in second:
         assert set(rank["found"]) >= {*expected, *(f"shards/{number}.json" for number in range(size))}
     assert [rank["own"] for rank in second] == [100 * rank + 3 for rank in range(size)]
-    whole = nursery.run(size, sharded, [6, {}], env={"DET_HOME": str(home / "whole")})
-    assert [rank["digest"] for rank in second] == [rank["digest"] for rank in whole]
+    if mode == "plain":
+        whole = nursery.run(size, sharded, [6, {}], env={"DET_HOME": str(home / "whole")})
+        assert [rank["digest"] for rank in second] == [rank["digest"] for rank in whole]
 
 
-@pytest.mark.parametrize(
-    ("clash", "file"), [("notes.txt", "notes.txt"), ("state_dict.pth", "state_dict.pth"), ("raises", "")]
-)
-def test_a_clash(clash: str, file: str, nursery: Nursery, home: Path) -> None:
+@pytest.mark.parametrize("clash", ["notes.txt", "state_dict.pth", "raises"])
+def test_a_clash(clash: str, nursery: Nursery, home: Path) -> None:
     """P-94: different content under one name is an error on every rank that names file and ranks; nothing is stored.
 
     So it is with a file of the checkpoint itself, and with a rank that cannot write.
@@ -110,7 +108,7 @@ def test_a_clash(clash: str, file: str, nursery: Nursery, home: Path) -> None:
         else:
             assert outcome.error == "RuntimeError", outcome.output
             assert "files conflicts between ranks" in outcome.text
-            assert file in outcome.text
+            assert clash in outcome.text
             assert ("ranks 0, 1" if rank == 0 else "[0, 1]") in outcome.text
     assert checkpoints(home) == []
 

@@ -88,6 +88,11 @@ def plan(
             "and there is no program or file of that name either."
         )
     worker = worker_command(arguments)
+    if arguments.trial is not None and info is None:
+        raise Misuse(
+            f"--trial {arguments.trial} is trained as the config of its experiment says, and this process belongs to "
+            "none. Write a script with pytorch.init() and Trainer.fit(), and run it as: ... -- python train.py"
+        )
     machines = _machines(arguments, info, count_gpus or _count_gpus)
     if arguments.torch_option("nproc-per-node") == "0":
         given = [*given, "--nproc_per_node", "1"]

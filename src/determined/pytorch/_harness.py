@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -25,11 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if len(words) != 1:
         raise SystemExit(f"usage: python -m {__spec__.name} module:Class")
-    warnings.warn(
-        "An entrypoint module:Class is deprecated: write a script with pytorch.init() and Trainer.fit().",
-        FutureWarning,
-        stacklevel=2,
-    )
+    if os.environ.get("RANK", "0") == "0":  # of many ranks one speaks
+        warnings.warn(
+            "An entrypoint module:Class is deprecated: write a script with pytorch.init() and Trainer.fit().",
+            FutureWarning,
+            stacklevel=2,
+        )
+    # Who has no script cannot follow its advice.
+    warnings.filterwarnings("ignore", "searcher.max_length is deprecated", FutureWarning)
     run(find_class(words[0]))
 
 
