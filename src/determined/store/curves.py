@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from determined.store import values
-from determined.store.cells import WIDTH, Cell, Rollup, join, real, width
+from determined.store.cells import Cell, Rollup, join, real, width
 from determined.store.schema import metric_cells, metric_series, metrics
-from determined.store.series import CELL_COLUMNS
+from determined.store.series import CELL_COLUMNS, mentions
 
 EXACT = 4
 """With this many points per bucket, or fewer, the points themselves are read."""
@@ -125,7 +124,7 @@ def points(
         metrics.c.metric_group == group,
         metrics.c.archived == sa.false(),
         metrics.c.steps >= (first or 0),
-        _mentions(conn, name),
+        mentions(conn, name),
     )
     if last is not None:
         query = query.where(metrics.c.steps <= last)
@@ -138,12 +137,6 @@ def points(
             found.value.append(value)
             found.time.append(row.report_time)
     return found
-
-
-def _mentions(conn: sa.Connection, name: str) -> sa.ColumnElement[bool]:
-    """Rows whose text has the name in it: a metric that is reported seldom is found without reading the rest."""
-    find = sa.func.instr if conn.dialect.name == "sqlite" else sa.func.strpos
-    return find(metrics.c.body, json.dumps(name)) > 0
 
 
 def _series(conn: sa.Connection, trial_id: int, group: str, name: str) -> sa.Row[Any] | None:
@@ -162,9 +155,9 @@ def _points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: in
     """About how many points lie between two steps: right but for the cells at the ends."""
     cell = sa.select(metric_cells.c.cell).where(metric_cells.c.series_id == series.id, metric_cells.c.level == 0)
     newest_first = cell.order_by(metric_cells.c.first_steps.desc()).limit(1)
-    start = (conn.scalar(newest_first.where(metric_cells.c.first_steps <= low)) or 0) * WIDTH
+    start = (conn.scalar(newest_first.where(metric_cells.c.first_steps <= low)) or 0) * width(0)
     after = conn.scalar(cell.order_by(metric_cells.c.first_steps).where(metric_cells.c.first_steps > high).limit(1))
-    return int(series.points if after is None else after * WIDTH) - int(start)
+    return int(series.points if after is None else after * width(0)) - int(start)
 
 
 def _pieces(conn: sa.Connection, series: sa.Row[Any], level: int, low: int, high: int) -> list[Cell]:

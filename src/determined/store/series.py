@@ -6,14 +6,15 @@ Only the tables of roll-ups are written here. They follow from the visible rows 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from determined._types import Json
-from determined.store import summary, values
-from determined.store.cells import FAN, Cell, FullCell, Rollup, join, real, width
+from determined.store import cells, summary, values
+from determined.store.cells import Cell, FullCell, Rollup, join, real, width
 from determined.store.schema import metric_cells, metric_series, metrics
 
 PAGE = 2000
@@ -120,16 +121,13 @@ class TrialSeries:
         """Cut curves back before a step, then take what follows from the rows."""
         kept = {name: self._cut(series, start) for name, (series, start) in again.items()}
         right = [steps for steps in kept.values() if steps is not None]
-        for page in self._rows(group, min(right) if len(right) == len(kept) else None):
+        for page in pages(self._conn, self._trial_id, group, min(right) if len(right) == len(kept) else None):
             for name, points in _by_name(page, kept).items():
                 series = again[name][0]
                 if samples := [value for steps, value in points if steps is None]:
                     series.sample(samples)
                 if stepped := [(steps, value) for steps, value in points if steps is not None]:
                     series.take(stepped)
-        for series, start in again.values():
-            if series.type is not None and series.last_steps is None:
-                self._find_last(series, start)
 
     def _cut(self, series: Series, start: int) -> int | None:
         """Drop the cells that reach `start`; the step up to which the curve is right, None if samples count again."""
@@ -139,28 +137,21 @@ class TrialSeries:
             self._conn.execute(metric_cells.delete().where(of_series))
             series.forget()
             return None
-        series.last, series.last_steps, series.full = None, None, []
+        series.full = []
         series.rollup = reopened(self._conn, series.id, series.rollup.samples)
-        if series.type != "number":
-            return start - 1
-        return max((cell.last_steps for cell in series.rollup.open if cell is not None), default=-1)
-
-    def _rows(self, group: str, after: int | None) -> Iterator[list[Fresh]]:
-        """Visible rows of a group after a step, in pages; all of them, samples first, for None."""
-        query = sa.select(metrics.c.steps, metrics.c.body).where(*_visible(self._trial_id, group))
-        if after is None:
-            samples = query.where(metrics.c.steps.is_(None)).order_by(metrics.c.id)
-            yield from _pages(self._conn, samples)
-            after = -1
-        yield from _pages(self._conn, query.where(metrics.c.steps > after).order_by(metrics.c.steps))
+        self._find_last(series, start)
+        if series.type == "number":
+            return max((cell.last_steps for cell in series.rollup.open if cell is not None), default=-1)
+        return start - 1
 
     def _find_last(self, series: Series, before: int) -> None:
-        """The last value of a curve that lost its end; a curve that lost everything has no type either."""
-        query = sa.select(metrics.c.steps, metrics.c.body).where(*_visible(self._trial_id, series.group))
+        """The last value that a curve has before a step, or among its samples; one that has none has no type either."""
+        query = sa.select(metrics.c.steps, metrics.c.body).where(
+            *_visible(self._trial_id, series.group), mentions(self._conn, series.name)
+        )
         earlier = query.where(metrics.c.steps < before).order_by(metrics.c.steps.desc())
         samples = query.where(metrics.c.steps.is_(None)).order_by(metrics.c.id.desc())
-        is_empty = series.type == "number" and not series.rollup.points
-        for rows in [samples] if is_empty else [earlier, samples]:
+        for rows in (earlier, samples):
             for page in _pages(self._conn, rows):
                 for steps, body in page:
                     if series.name in body:
@@ -178,8 +169,8 @@ class TrialSeries:
             self._conn.execute(_UPDATE, old)
         if gone := [series.id for series in self._changed.values() if series.type is None and series.id is not None]:
             self._conn.execute(metric_series.delete().where(metric_series.c.id.in_(gone)))
-        if cells := [_cell_row(series.id, *full) for series in there for full in series.full]:
-            self._conn.execute(metric_cells.insert(), cells)
+        if filled := [_cell_row(series.id, *full) for series in there for full in series.full]:
+            self._conn.execute(metric_cells.insert(), filled)
         return {place: series.entry for place, series in self._changed.items()}
 
     def _insert(self, new: Sequence[Series]) -> None:
@@ -212,14 +203,29 @@ def reopened(conn: sa.Connection, series_id: int | None, samples: Cell | None) -
     level = 0
     while full:
         query = sa.select(*columns).where(of_series, metric_cells.c.level == level)
-        rows = conn.execute(query.order_by(metric_cells.c.first_steps.desc()).limit(full % FAN)).all()
+        rows = conn.execute(query.order_by(metric_cells.c.first_steps.desc()).limit(full % cells.FAN)).all()
         rollup.open.append(join(Cell(*row) for row in reversed(rows)))
-        level, full = level + 1, full // FAN
+        level, full = level + 1, full // cells.FAN
     return rollup
+
+
+def mentions(conn: sa.Connection, name: str) -> sa.ColumnElement[bool]:
+    """Rows whose text has a metric's name in it: one that is reported seldom is found without reading the rest."""
+    find = sa.func.instr if conn.dialect.name == "sqlite" else sa.func.strpos
+    return find(metrics.c.body, json.dumps(name)) > 0
 
 
 def _visible(trial_id: int, group: str) -> tuple[sa.ColumnElement[bool], ...]:
     return metrics.c.trial_id == trial_id, metrics.c.metric_group == group, metrics.c.archived == sa.false()
+
+
+def pages(conn: sa.Connection, trial_id: int, group: str, after: int | None = None) -> Iterator[list[Fresh]]:
+    """Visible rows of a group after a step, in order of steps, some at a time; all, samples first, without a step."""
+    query = sa.select(metrics.c.steps, metrics.c.body).where(*_visible(trial_id, group))
+    if after is None:
+        yield from _pages(conn, query.where(metrics.c.steps.is_(None)).order_by(metrics.c.id))
+        after = -1
+    yield from _pages(conn, query.where(metrics.c.steps > after).order_by(metrics.c.steps))
 
 
 def _pages(conn: sa.Connection, query: sa.Select[Any]) -> Iterator[list[Fresh]]:
