@@ -37,12 +37,12 @@ def fetch(
     if METADATA in sizes:
         storage.fetch(uuid, target, lambda path: path == METADATA, fetched=count)
     else:
-        write_metadata(target, metadata)
+        write_metadata(target / METADATA, metadata)
 
 
-def write_metadata(directory: Path, metadata: Mapping[str, Any]) -> None:
-    """Write `metadata.json` into a directory, whole or not at all."""
-    directory.mkdir(parents=True, exist_ok=True)
-    temporary = directory / f".{METADATA}.tmp"
+def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
+    """Write metadata to a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(json.dumps(dict(metadata), indent=2, sort_keys=True), encoding="utf-8")
-    temporary.replace(directory / METADATA)
+    temporary.replace(path)

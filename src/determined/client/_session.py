@@ -70,10 +70,14 @@ class Session:
         if self.store.read_only or (self._settled_at is not None and now - self._settled_at < SETTLE_SECONDS):
             return
         self._settled_at = now
-        from determined.store import trials
+        from determined.store import experiments, trials
 
         with contextlib.suppress(StoreUnavailable):  # then a run that died shows as running a little longer
-            trials.settle_if_needed(self.store)
+            with self.store.read() as conn:
+                going = experiments.count(conn, experiments.ExperimentFilter(states=["RUNNING"], unmanaged=True))
+            if going:
+                with self.store.write() as conn:
+                    trials.settle(conn)
 
 
 def _user() -> str:

@@ -1,0 +1,84 @@
+"""What can be asked of running things, and who could do it: a controller, the process itself, or nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from determined.client._session import Session
+from determined.errors import NoController
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from determined.store.experiments import ExperimentRow
+
+# What has been reached already is a success without doing anything; a cancelled or killed one has ended.
+_REACHED = {
+    "activate": {"ACTIVE", "QUEUED", "STARTING", "RUNNING"},
+    "pause": {"PAUSED"},
+    "cancel": {"STOPPING_CANCELED", "STOPPING_KILLED", "COMPLETED", "CANCELED", "ERROR"},
+    "kill": {"STOPPING_KILLED", "COMPLETED", "CANCELED", "ERROR"},
+}
+
+
+def act(session: Session, experiment_id: int, action: str) -> None:
+    """`activate`, `pause`, `cancel` or `kill` an experiment, as far as anybody is there who could."""
+    from determined.store import experiments
+
+    with session.read() as conn:
+        experiment = experiments.get(conn, experiment_id)
+        if experiment.unmanaged:
+            raise NoController(_unmanaged(conn, experiment, action))
+    if experiment.state not in _REACHED[action]:
+        raise NoController(_no_controller(f"Experiment {experiment_id}", action))
+
+
+def kill_trial(session: Session, trial_id: int) -> None:
+    """Kill one trial, as far as anybody is there who could."""
+    from determined.store import experiments, trials
+
+    with session.read() as conn:
+        trial = trials.get(conn, trial_id)
+        experiment = experiments.get(conn, trial.experiment_id)
+        if experiment.unmanaged:
+            raise NoController(_unmanaged(conn, experiment, "kill", trial_id))
+    if trial.state not in _REACHED["kill"]:
+        raise NoController(_no_controller(f"Trial {trial_id}", "kill"))
+
+
+def stop(session: Session, trial_id: int) -> None:
+    """Ask the process of a trial to checkpoint and leave, if there is one."""
+    from determined.store import attempts, experiments, trials
+
+    with session.write() as conn:
+        if trials.get(conn, trial_id).state in experiments.TERMINAL:
+            return
+        running = [attempt for attempt in attempts.of_trial(conn, trial_id) if attempt.state != "TERMINATED"]
+        if running:
+            attempts.request_preemption(conn, running[-1].allocation_id)
+
+
+def _unmanaged(conn: sa.Connection, experiment: ExperimentRow, action: str, trial_id: int | None = None) -> str:
+    """Why nobody can, and what the user can do instead."""
+    from determined.store import attempts, experiments, trials
+
+    what = f"Trial {trial_id}" if trial_id else f"Experiment {experiment.id}"
+    command = f"python {experiment.script.rsplit('/', 1)[-1]}" if experiment.script else "its own process"
+    ids = [trial_id] if trial_id else [trial.id for trial in trials.of_experiment(conn, experiment.id)]
+    going = [
+        attempt
+        for ident in ids
+        if trials.get(conn, ident).state not in experiments.TERMINAL
+        for attempt in attempts.of_trial(conn, ident)[-1:]
+    ]
+    said = f"{what} was started with {command}, so no controller can {action} it"
+    if not going:
+        again = "Start it again by hand." if action == "activate" else "It has ended."
+        return f"{said}. {again}"
+    last = going[-1]
+    place = f"pid {last.pid} on {last.node or 'an unknown host'}" if last.pid else "its pid is not known"
+    return f"{said}; stop the process ({place}), or have it checkpoint and leave with: det trial stop {last.trial_id}"
+
+
+def _no_controller(what: str, action: str) -> str:
+    return f"{what} needs a controller to {action} it, and this release has none yet. Its record can be read as usual."

@@ -1,0 +1,306 @@
+"""A checkpoint: what was saved, when, how good it was, and its files."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from determined.artifacts import Storage, open_storage
+from determined.client import _download, _sorting
+from determined.client._enums import CheckpointSortBy, CheckpointState, DownloadMode, OrderBy
+from determined.client._listing import Listing
+from determined.client._metrics import Metrics, TrialMetrics
+from determined.client._session import Session
+from determined.errors import CheckpointStateException
+
+if TYPE_CHECKING:
+    from determined.store.checkpoints import CheckpointRow
+
+READABLE = {CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED}
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointTrainingMetadata:
+    """Where a checkpoint came from.
+
+    Args:
+        experiment_config: The config of the experiment.
+        experiment_id: The experiment.
+        trial_id: The trial.
+        hparams: Its hyperparameters.
+        validation_metrics: What was measured at exactly the checkpoint's steps; empty if nothing was.
+    """
+
+    experiment_config: dict[str, Any]
+    experiment_id: int
+    trial_id: int
+    hparams: dict[str, Any]
+    validation_metrics: dict[str, Any]
+
+
+class Checkpoint:
+    """A saved state of a trial. Fields are as they were when it was read; `reload()` reads it again.
+
+    Example::
+
+        checkpoint = client.get_checkpoint("f57e2b0c-...")
+        print(checkpoint.steps_completed, checkpoint.searcher_metric, checkpoint.download())
+    """
+
+    uuid: str
+    task_id: str
+    allocation_id: str | None
+    trial_id: int
+    experiment_id: int
+    steps_completed: int
+    report_time: datetime.datetime
+    state: CheckpointState
+    metadata: dict[str, Any]
+    resources: dict[str, int]
+    size: int
+    storage: dict[str, Any] | None
+    validation_metrics: dict[str, Any] | None
+    searcher_metric: float | None
+
+    def __init__(self, session: Session, row: CheckpointRow) -> None:
+        self._session = session
+        self._take(row)
+
+    def _take(self, row: CheckpointRow) -> None:
+        for field in dataclasses.fields(row):
+            name = "steps_completed" if field.name == "steps" else field.name
+            setattr(self, name, getattr(row, field.name))
+        self.state = CheckpointState(row.state)
+        self._training: CheckpointTrainingMetadata | None = None
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.uuid!r}, trial {self.trial_id}, {self.steps_completed} steps, {self.state})"
+
+    @property
+    def training(self) -> CheckpointTrainingMetadata:
+        """Experiment, trial, hyperparameters and validation metrics it belongs to.
+
+        Example::
+
+            checkpoint.training.hparams["lr"]
+        """
+        if self._training is None:
+            from determined.store import experiments, trials
+
+            with self._session.read() as conn:
+                config = experiments.get(conn, self.experiment_id).config or {}
+                hparams = trials.get(conn, self.trial_id).hparams
+            self._training = CheckpointTrainingMetadata(
+                config, self.experiment_id, self.trial_id, hparams, self.validation_metrics or {}
+            )
+        return self._training
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data.
+
+        Example::
+
+            json.dumps(checkpoint.to_dict(), default=str)
+        """
+        return {
+            "uuid": self.uuid,
+            "experiment_id": self.experiment_id,
+            "trial_id": self.trial_id,
+            "steps_completed": self.steps_completed,
+            "report_time": self.report_time,
+            "state": str(self.state),
+            "searcher_metric": self.searcher_metric,
+            "validation_metrics": self.validation_metrics or {},
+            "size": self.size,
+            "storage": self.storage,
+            "metadata": self.metadata,
+        }
+
+    def reload(self) -> None:
+        """Read the fields again."""
+        from determined.store import checkpoints
+
+        with self._session.read() as conn:
+            self._take(checkpoints.get(conn, self.uuid))
+
+    def download(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        mode: DownloadMode | str = DownloadMode.AUTO,
+        *,
+        progress: _download.Progress | None = None,
+    ) -> str:
+        """Copy the files to a directory, verified, and return its path. A whole copy that is there is taken as it is.
+
+        Args:
+            path: The directory; `checkpoints/<uuid>` if None.
+            mode: Accepted for older scripts; files are read from where they are in any case.
+            progress: Told how many bytes are here and how many there are, after each file.
+
+        Raises:
+            CheckpointStateException: Its files are gone, or not there yet.
+            CheckpointDamaged: They are not the ones that were saved.
+
+        Example::
+
+            weights = Path(checkpoint.download("best")) / "state_dict.pth"
+        """
+        DownloadMode(mode)
+        if self.state not in READABLE:
+            raise CheckpointStateException(
+                f"Checkpoint {self.uuid} is {self.state}, so it has no files to download. "
+                f"See which ones of its trial have: det checkpoint ls -t {self.trial_id}"
+            )
+        target = Path("checkpoints") / self.uuid if path is None else Path(path)
+        _download.fetch(self._open_storage(), self.uuid, target, self.metadata, progress)
+        return str(target)
+
+    def verify(self) -> list[str]:
+        """Compare the stored files with what was saved: one sentence per problem, none if all is well.
+
+        Example::
+
+            assert checkpoint.verify() == []
+        """
+        return self._open_storage().verify(self.uuid)
+
+    def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
+        """Write the metadata, as the store has it, to a file.
+
+        Example::
+
+            checkpoint.write_metadata_file("metadata.json")
+        """
+        _download.write_metadata(Path(path), self.metadata)
+
+    def add_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Set top-level keys in the store. The stored files stay as they are.
+
+        Example::
+
+            checkpoint.add_metadata({"reviewed": True})
+        """
+        self._change_metadata(lambda known: {**known, **metadata})
+
+    def remove_metadata(self, keys: Sequence[str]) -> None:
+        """Take top-level keys away in the store; those that are not there are no error.
+
+        Example::
+
+            checkpoint.remove_metadata(["reviewed"])
+        """
+        self._change_metadata(lambda known: {key: value for key, value in known.items() if key not in keys})
+
+    def _change_metadata(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        from determined.store import checkpoints
+
+        with self._session.write() as conn:
+            metadata = change(checkpoints.get(conn, self.uuid).metadata)
+            checkpoints.set_metadata(conn, self.uuid, metadata)
+        self.metadata = metadata
+
+    def delete(self) -> None:
+        """Delete the files. The row stays and says DELETED.
+
+        Raises:
+            Refused: It is in the model registry.
+
+        Example::
+
+            checkpoint.delete()
+        """
+        self._delete(None)
+
+    def remove_files(self, globs: Sequence[str]) -> None:
+        """Delete the files that some patterns mean; without patterns, only look again which there are.
+
+        Example::
+
+            checkpoint.remove_files(["optimizer/**"])
+        """
+        self._delete(list(globs))
+
+    def _delete(self, globs: list[str] | None) -> None:
+        from determined.store import checkpoints
+
+        with self._session.read() as conn:
+            checkpoints.check_deletable(conn, [self.uuid])
+        storage = self._open_storage()
+        left = storage.delete(self.uuid, globs) if globs is None or globs else _files(storage, self.uuid)
+        with self._session.write() as conn:
+            state = CheckpointState.PARTIALLY_DELETED if left else CheckpointState.DELETED
+            if left == self.resources:
+                state = self.state
+            checkpoints.set_state(conn, self.uuid, str(state), resources=left)
+        self.reload()
+
+    def get_metrics(self, group: str | None = None) -> list[TrialMetrics]:
+        """What was reported at exactly the checkpoint's steps.
+
+        Example::
+
+            [report.metrics for report in checkpoint.get_metrics("validation")]
+        """
+        here = self.steps_completed
+        return list(Metrics(self._session, [self.trial_id], group, first=here, last=here))
+
+    def _open_storage(self) -> Storage:
+        return storage_of(self.uuid, self.storage)
+
+
+def find_checkpoints(
+    session: Session,
+    sort_by: str | CheckpointSortBy | None,
+    order_by: OrderBy | None,
+    limit: int | None,
+    *,
+    experiment_id: int | None = None,
+    trial_id: int | None = None,
+) -> Listing[Checkpoint]:
+    """The complete checkpoints of an experiment or a trial, in this order."""
+    from determined.store import checkpoints
+
+    by, descending = _sorting.checkpoints_by(sort_by, order_by)
+    with session.read() as conn:
+        rows = checkpoints.find(
+            conn, experiment_id=experiment_id, trial_id=trial_id, sort_by=by, descending=descending, limit=limit
+        )
+    return Listing(Checkpoint(session, row) for row in rows)
+
+
+def all_checkpoints(
+    session: Session, *, experiment_id: int | None = None, trial_id: int | None = None
+) -> Listing[Checkpoint]:
+    """Those of an experiment or a trial in whatever state, in order of steps."""
+    from determined.store import checkpoints
+
+    with session.read() as conn:
+        rows = checkpoints.find(
+            conn, experiment_id=experiment_id, trial_id=trial_id, states=None, sort_by="steps", descending=False
+        )
+    return Listing(Checkpoint(session, row) for row in rows)
+
+
+def validated(found: Iterable[Checkpoint], metric: str | None) -> Listing[Checkpoint]:
+    """Those that were measured by this metric; None is the searcher metric."""
+    if metric is None:
+        return Listing(checkpoint for checkpoint in found if checkpoint.searcher_metric is not None)
+    return Listing(checkpoint for checkpoint in found if metric in (checkpoint.validation_metrics or {}))
+
+
+def storage_of(uuid: str, config: Mapping[str, Any] | None) -> Storage:
+    """The storage that a checkpoint was recorded to be in."""
+    if config is None:
+        raise CheckpointStateException(
+            f"Where the files of checkpoint {uuid} are was not recorded. "
+            "If you know the directory, read it with determined.pytorch.load_trial_from_checkpoint_path()."
+        )
+    return open_storage(config)
+
+
+def _files(storage: Storage, uuid: str) -> dict[str, int]:
+    return storage.manifest(uuid).resources if storage.exists(uuid) else {}

@@ -1,0 +1,152 @@
+"""The lines of a trial's log: which ones, the last ones, or one after the other as they are written."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from determined.client._enums import LogLevel
+from determined.client._session import Session
+
+if TYPE_CHECKING:
+    from determined.store.logs import LogFilter, LogRow
+
+PAGE = 2000
+POLL_SECONDS = 0.5
+
+
+class LogEntry:
+    """One line of a log. As text it is what `det trial logs` shows.
+
+    Example::
+
+        errors = [entry.text for entry in trial.iter_log_rows() if entry.level == "ERROR"]
+    """
+
+    id: int
+    allocation_id: str | None
+    timestamp: datetime.datetime
+    level: str | None
+    rank: int | None
+    source: str
+    stdtype: str
+    node: str
+    process_id: int | None
+    text: str
+
+    def __init__(self, row: LogRow) -> None:
+        self.__dict__.update(dataclasses.asdict(row))
+        self._row = row
+
+    def __str__(self) -> str:
+        from determined.store.logs import render
+
+        return render(self._row)
+
+    def __repr__(self) -> str:
+        return f"LogEntry({self})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, the line as it is shown included as `log`."""
+        return {**dataclasses.asdict(self._row), "log": str(self)}
+
+
+def log_filter(
+    *,
+    container_ids: Sequence[str] | None = None,
+    node_ids: Sequence[str] | None = None,
+    rank_ids: Sequence[int] | None = None,
+    stdtypes: Sequence[str] | None = None,
+    min_level: LogLevel | str | None = None,
+    timestamp_before: str | float | datetime.datetime | None = None,
+    timestamp_after: str | float | datetime.datetime | None = None,
+    sources: Sequence[str] | None = None,
+    search_text: str | None = None,
+    regex: str | None = None,
+) -> LogFilter:
+    """The store's filter for what the SDK is asked."""
+    from determined.store.logs import LogFilter
+
+    return LogFilter(
+        min_level=None if min_level is None else str(LogLevel(min_level)),
+        ranks=rank_ids,
+        stdtypes=stdtypes,
+        sources=sources,
+        allocation_ids=container_ids,
+        nodes=node_ids,
+        after=None if timestamp_after is None else moment(timestamp_after),
+        before=None if timestamp_before is None else moment(timestamp_before),
+        text=search_text,
+        regex=regex,
+    )
+
+
+def moment(given: str | float | datetime.datetime) -> datetime.datetime:
+    """An aware time from RFC 3339 text, seconds since the epoch, or a time. Without an offset it is UTC.
+
+    Example::
+
+        assert moment("2025-01-31T12:00:00Z") == moment(1738324800)
+    """
+    if isinstance(given, (int, float)):
+        return datetime.datetime.fromtimestamp(given, datetime.timezone.utc)
+    if isinstance(given, str):
+        text = given.strip()
+        try:
+            given = datetime.datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "zZ" else text)
+        except ValueError as e:
+            raise ValueError(f"{text!r} is no time. Write it like 2025-01-31T12:00:00Z, or in seconds.") from e
+    return given if given.tzinfo else given.replace(tzinfo=datetime.timezone.utc)
+
+
+def checked_lines(head: int | None, tail: int | None, follow: bool) -> None:
+    """Refuse numbers of lines that cannot be, and wishes that exclude each other."""
+    for name, lines in (("head", head), ("tail", tail)):
+        if lines is not None and lines < 0:
+            raise ValueError(f"{name} is {lines}, and a number of lines is at least 0.")
+    if (head is not None) + (tail is not None) + follow > 1:
+        raise ValueError("head, tail and follow exclude each other. Choose one.")
+
+
+def read(session: Session, trial_id: int, which: LogFilter, *, head: int | None, tail: int | None) -> Iterator[LogRow]:
+    """The lines that are there, a page at a time: no transaction stays open while the caller thinks."""
+    from determined.store import logs
+
+    if tail is not None:
+        with session.read() as conn:
+            found = logs.tail(conn, trial_id, tail, which)
+        yield from found
+        return
+    after, left = 0, head
+    while left is None or left > 0:
+        size = PAGE if left is None else min(PAGE, left)
+        with session.read() as conn:
+            found = logs.read(conn, trial_id, which, after_id=after, limit=size)
+        yield from found
+        if len(found) < size:
+            return
+        after, left = found[-1].id, None if left is None else left - len(found)
+
+
+def follow(
+    session: Session, trial_id: int, which: LogFilter, *, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[LogRow]:
+    """All lines, also those to come; ends when the trial has ended and everything was told."""
+    from determined.store import experiments, logs, trials
+
+    after = 0
+    while True:
+        with session.read() as conn:
+            # In this order: what is printed before a trial ends is there when it has ended.
+            has_ended = trials.get(conn, trial_id).state in experiments.TERMINAL
+            found = logs.read(conn, trial_id, which, after_id=after, limit=PAGE)
+        yield from found
+        if found:
+            after = found[-1].id
+        elif has_ended:
+            return
+        if len(found) < PAGE and not has_ended:
+            sleep(POLL_SECONDS)
