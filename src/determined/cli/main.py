@@ -57,7 +57,7 @@ class Det(Group):
 
 def _explain(error: BaseException) -> int:
     """Say in one line what happened, and give the exit code for it."""
-    from determined.errors import DeterminedError
+    from determined.errors import ConfigError, DeterminedError
 
     if isinstance(error, SystemExit):
         raise error
@@ -71,8 +71,11 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, click.ClickException):
         complain(error.format_message())
         return error.exit_code
+    if isinstance(error, ConfigError):  # it lists all that is wrong with a file, a line for each
+        complain(str(error))
+        return FAILED
     if isinstance(error, (DeterminedError, OSError, ValueError)):
-        complain(str(error) or type(error).__name__)
+        complain(" ".join(str(error).split()) or type(error).__name__)
         return FAILED
     complain(f"det has a bug here, {type(error).__name__}: {error}. See where with: DET_DEBUG=1 det ...")
     return FAILED

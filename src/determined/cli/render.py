@@ -19,7 +19,7 @@ from typing import Any
 
 from determined.cli import terminal
 
-NARROWEST = 6
+NARROWEST, READABLE = 4, 14
 STATE_COLOURS = {
     "COMPLETED": "32", "RUNNING": "36", "ACTIVE": "36", "STARTING": "36", "QUEUED": "36", "PAUSED": "33",
     "CANCELED": "33", "ERROR": "31", "DELETE_FAILED": "31", "DELETED": "2", "DELETING": "2",
@@ -28,10 +28,18 @@ STATE_COLOURS = {
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """One column: its title for people, its key for programs."""
+    """One column: its title for people, its key for programs.
+
+    Args:
+        title: What stands above it.
+        key: Its name in JSON, if not the title in small letters.
+        rank: Above 0: a terminal that is too narrow does without it, the highest rank first. It is left out of a
+            terminal's table too when no row has anything in it.
+    """
 
     title: str
     key: str = ""
+    rank: int = 0
 
     @property
     def name(self) -> str:
@@ -180,29 +188,89 @@ def _as_json(table: Table) -> Iterator[str]:
 
 def _as_table(table: Table) -> Iterator[str]:
     rows = list(table.rows)
-    titles = [column.title for column in table.columns]
-    right = [_is_numeric(rows, i) for i in range(len(titles))]
-    texts = [[cell(value) for value in row] for row in rows]
-    seen = terminal.is_terminal()
-    room = terminal.width() if seen else 0
-    longest = [max((_length(row[i]) for row in texts), default=0) for i in range(len(titles))]
-    # Piped tables give each header two columns of air, as people's scripts know them; a terminal has none to give.
-    widths = [max(longest[i], _length(title) + (0 if seen else 2)) for i, title in enumerate(titles)]
+    grid = _Grid(table.columns, rows)
     if table.title:
         yield terminal.paint(table.title, "1") + "\n"
-    if room and sum(widths) + 3 * len(widths) - 1 > room:
-        if len(texts) == 1:
-            yield from _as_lines(titles, texts[0], room)
+    if terminal.is_terminal():
+        room = terminal.width()
+        grid.leave_out_empty()
+        if len(rows) == 1 and grid.total() > room:
+            yield from _as_lines(grid.titles(), grid.texts[0], room)
             return
-        widths = _fit(widths, room - 3 * len(widths) + 1)
-    yield terminal.paint(_line(titles, widths, right), "1") + "\n"
-    yield "+".join("-" * (width + 2) for width in widths) + "\n"
-    states = [i for i, column in enumerate(table.columns) if column.title == "State"] if terminal.has_colour() else []
-    for row in texts:
-        line = _line(row, widths, right)
-        for i in states:
-            line = line.replace(f" {row[i]} ", f" {terminal.paint(row[i], STATE_COLOURS.get(row[i], '0'))} ", 1)
-        yield line + "\n"
+        grid.fit(room)
+    else:  # each header has two columns of air, as people's scripts know it
+        grid.widths = [max(width, len(title) + 2) for width, title in zip(grid.widths, grid.titles(), strict=True)]
+    yield from grid.lines()
+    if grid.left_out:
+        yield terminal.paint(f"Too narrow for: {', '.join(grid.left_out)}. See all with --csv or --json.", "2") + "\n"
+
+
+class _Grid:
+    """The cells of a table as texts, and how wide each column is."""
+
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> None:
+        self.columns = list(columns)
+        self.texts = [[cell(value) for value in row] for row in rows]
+        self.is_numeric = [_is_numeric(rows, i) for i in range(len(columns))]
+        self.is_time = [any(isinstance(row[i], datetime.datetime) for row in rows) for i in range(len(columns))]
+        longest = [max((_length(text[i]) for text in self.texts), default=0) for i in range(len(columns))]
+        self.widths = [max(longest[i], _length(column.title)) for i, column in enumerate(columns)]
+        self.left_out: list[str] = []
+
+    def titles(self) -> list[str]:
+        return [column.title for column in self.columns]
+
+    def total(self) -> int:
+        """Columns of the terminal that a line takes."""
+        return sum(self.widths) + 3 * len(self.widths) - 1
+
+    def leave_out_empty(self) -> None:
+        """Take away columns that nobody misses."""
+        for i in reversed(range(len(self.columns))):
+            if self.columns[i].rank and not any(text[i] for text in self.texts):
+                self._remove(i)
+
+    def fit(self, room: int) -> None:
+        """Make lines no longer than `room`: shorter times, fewer columns, then cut texts."""
+        if self.total() > room:
+            self._shorten_times()
+        while self._least() > room and any(column.rank for column in self.columns):
+            i = max(range(len(self.columns)), key=lambda i: (self.columns[i].rank, i))
+            self.left_out.append(self.columns[i].title)
+            self._remove(i)
+        self.widths = _fit(
+            self.widths, [self._minimum(i) for i in range(len(self.widths))], room - 3 * len(self.widths) + 1
+        )
+
+    def _least(self) -> int:
+        return sum(self._minimum(i) for i in range(len(self.widths))) + 3 * len(self.widths) - 1
+
+    def _minimum(self, i: int) -> int:
+        """How narrow a column may be and still say something."""
+        is_exact = self.is_numeric[i] or self.is_time[i] or self.columns[i].title in ("State", "UUID")
+        return self.widths[i] if is_exact else min(self.widths[i], READABLE)
+
+    def _shorten_times(self) -> None:
+        for i in (i for i, is_time in enumerate(self.is_time) if is_time):
+            for text in self.texts:
+                text[i] = text[i][: len("2026-01-31 12:00")]
+            self.widths[i] = max(len(self.columns[i].title), *(len(text[i]) for text in self.texts))
+
+    def _remove(self, i: int) -> None:
+        parts: list[list[Any]] = [self.columns, self.is_numeric, self.is_time, self.widths, *self.texts]
+        for part in parts:
+            del part[i]
+
+    def lines(self) -> Iterator[str]:
+        """Header, rule, and rows."""
+        yield terminal.paint(_line(self.titles(), self.widths, self.is_numeric), "1") + "\n"
+        yield "+".join("-" * (width + 2) for width in self.widths) + "\n"
+        states = [i for i, title in enumerate(self.titles()) if title == "State"] if terminal.has_colour() else []
+        for text in self.texts:
+            line = _line(text, self.widths, self.is_numeric)
+            for i in states:
+                line = line.replace(f" {text[i]} ", f" {terminal.paint(text[i], STATE_COLOURS.get(text[i], '0'))} ", 1)
+            yield line + "\n"
 
 
 def _as_lines(titles: list[str], texts: list[str], room: int) -> Iterator[str]:
@@ -216,16 +284,15 @@ def _as_lines(titles: list[str], texts: list[str], room: int) -> Iterator[str]:
         yield from (f" {'':{left}}  {part}\n" for part in parts[1:])
 
 
-def _fit(widths: list[int], room: int) -> list[int]:
-    """Take columns away from the widest ones until all fit."""
+def _fit(widths: list[int], least: list[int], room: int) -> list[int]:
+    """Take from the widest columns first: down to what is readable, and if that is not enough, further."""
     fitted = list(widths)
-    while sum(fitted) > room:
-        i = max(range(len(fitted)), key=lambda i: (fitted[i], -i))
-        if fitted[i] <= NARROWEST:
-            break
-        others = [width for k, width in enumerate(fitted) if k != i]
-        second = max([width for width in others if width < fitted[i]], default=NARROWEST)
-        fitted[i] = max(fitted[i] - (sum(fitted) - room), min(second, fitted[i] - 1), NARROWEST)
+    for floor in (least, [NARROWEST] * len(widths)):
+        while sum(fitted) > room:
+            shrinkable = [i for i in range(len(fitted)) if fitted[i] > floor[i]]
+            if not shrinkable:
+                break
+            fitted[max(shrinkable, key=lambda i: (fitted[i], -i))] -= 1
     return fitted
 
 

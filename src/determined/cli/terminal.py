@@ -47,11 +47,10 @@ def hint(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """An error, in one line, on stderr; red on a terminal."""
-    line = " ".join(text.split())
+    """An error, on stderr; red on a terminal."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    say(paint(line, "31", sys.stderr))
+    say(paint(text, "31", sys.stderr))
 
 
 def ask(question: str, *, yes: bool) -> None:

@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from determined.cli.plot.drawing import Area, Drawing, Line, Point, Words
-from determined.errors import DeterminedError
+from determined.errors import MissingPackage
 
 SHARPNESS = 2  # pixels of the file per unit of the drawing
 OVERSAMPLED = 2  # ... and per pixel while painting
 DASH, GAP = 7.0, 4.0
-
-
-class PillowMissing(DeterminedError, ImportError):
-    """PNG files need Pillow."""
 
 
 def write_png(drawing: Drawing, path: Path) -> None:
@@ -25,7 +21,7 @@ def write_png(drawing: Drawing, path: Path) -> None:
     try:
         from PIL import Image, ImageDraw
     except ImportError:
-        raise PillowMissing(
+        raise MissingPackage(
             f"{path} would need Pillow: pip install 'resolute[plot]'. Or name a file that ends in .svg or .html."
         ) from None
     zoom = SHARPNESS * OVERSAMPLED

@@ -1,0 +1,149 @@
+"""`det experiment`: looking at experiments. Changing them is in `experiment_edit.py`; their files in `config_file.py`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from determined.cli import describe as descriptions
+from determined.cli import options, tables, terminal
+from determined.cli.connection import connect, settings
+from determined.cli.groups import Group, Late
+from determined.cli.logs import show_logs
+from determined.cli.render import show_yaml
+
+if TYPE_CHECKING:
+    from determined.client import Experiment
+
+EDIT = "determined.cli.experiment_edit"
+LATE = {
+    "archive": Late(f"{EDIT}:archive", "Hide experiments from lists."),
+    "unarchive": Late(f"{EDIT}:unarchive", "Show archived experiments again."),
+    "delete": Late(f"{EDIT}:delete", "Delete experiments with their checkpoints."),
+    "undelete": Late(f"{EDIT}:undelete", "Bring a deleted experiment back."),
+    "set": Late(f"{EDIT}:set_group", "Change name, description or notes."),
+    "label": Late(f"{EDIT}:label", "Add and remove labels."),
+    "move": Late(f"{EDIT}:move", "Move an experiment to another project."),
+    "validate": Late("determined.cli.config_file:validate", "Check an experiment file."),
+    "schema": Late("determined.cli.config_file:schema", "The JSON Schema of experiment files."),
+}
+SORTS = ["id", "best", "name", "state", "started", "ended", "progress", "owner"]
+
+
+@click.group(cls=Group, default="list", late=LATE)
+def experiment() -> None:
+    """Experiments: a search with its trials, or a run of `python train.py`, which is an experiment of one trial."""
+
+
+@experiment.verb("list", "ls")
+@click.option("-a", "--all", "show_all", is_flag=True, help="Also archived ones and other people's.")
+@click.option("--show_project", "--show-project", is_flag=True, help="Also workspace and project.")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state. Repeat for several.")
+@click.option("--label", "labels", multiple=True, metavar="LABEL", help="Only with this label. Repeat for all of several.")
+@click.option("--name", metavar="TEXT", help="Only those whose name contains this.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+@click.option("--sort-by", type=click.Choice(SORTS), default="id", show_default=True)
+@click.option("--reverse", is_flag=True, help="The other way round.")
+@options.paging()
+@options.forms
+def list_experiments(show_project: bool, form: str, show_all: bool, **chosen: Any) -> None:
+    """List experiments, the newest last."""
+    client = connect()
+    owners = [settings().user] if settings().user else None if show_all else [client.user]
+    found = tables.find_experiments(client, owners=owners, archived=None if show_all else False, **chosen)
+    tables.experiments(client, found, show_project=show_project, show_archived=show_all).show(form)
+    if not found and form == "table":
+        terminal.say("No experiment. Start one with: python train.py. Or see other people's with: det experiment ls -a")
+
+
+@experiment.verb("describe")
+@click.argument("ids", metavar="ID[,ID]", type=options.Ids(), shell_complete=options.experiment_ids)
+@click.option("--metrics", is_flag=True, help="Also the metrics of every step.")
+@click.option("--outdir", metavar="DIR", help="Write experiments.csv, trials.csv and workloads.csv into DIR.")
+@options.forms
+def describe(ids: list[int], metrics: bool, outdir: str | None, form: str) -> None:
+    """Show experiments, their trials, and what those did."""
+    if outdir and form != "table":
+        raise click.UsageError("--outdir writes CSV by itself; leave out --csv and --json.", click.get_current_context())
+    client = connect()
+    found = [client.get_experiment(number) for number in ids]
+    descriptions.show(found, with_metrics=metrics, form=form, outdir=outdir)
+
+
+@experiment.verb("config")
+@options.experiment_id
+def config(experiment_id: int) -> None:
+    """Print the effective configuration as YAML."""
+    show_yaml(connect().get_experiment(experiment_id).config)
+
+
+@experiment.verb("logs")
+@options.experiment_id
+@options.log_filters
+def logs(experiment_id: int, **filters: Any) -> None:
+    """Print the log of the experiment's first trial."""
+    found = connect().get_experiment(experiment_id).list_trials()
+    if not found:
+        raise click.ClickException(f"Experiment {experiment_id} has no trial yet.")
+    show_logs(min(found, key=lambda trial: trial.id), **filters)
+
+
+@experiment.verb("list-trials", "lt")
+@options.experiment_id
+@options.paging()
+@options.forms
+def list_trials(experiment_id: int, limit: int | None, offset: int, form: str) -> None:
+    """List the trials of an experiment."""
+    found = connect().get_experiment(experiment_id).list_trials()
+    tables.trials(found[offset:][:limit]).show(form)
+
+
+@experiment.verb("list-checkpoints", "lc")
+@options.experiment_id
+@click.option("--best", type=click.IntRange(min=1), metavar="N", help="Only the best N of those validated, best first.")
+@options.forms
+def list_checkpoints(experiment_id: int, best: int | None, form: str) -> None:
+    """List the checkpoints of an experiment, the newest last."""
+    found = connect().get_experiment(experiment_id)
+    tables.checkpoints(tables.best_or_all(found, best)).show(form)
+
+
+@experiment.verb("download")
+@options.experiment_id
+@click.option("-o", "--output-dir", default="checkpoints", show_default=True, metavar="DIR")
+@click.option("--top-n", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
+@click.option("--sort-by", metavar="METRIC", help="By this validation metric. Default: the searcher's.")
+@click.option("--smaller-is-better", type=bool, metavar="true|false", help="Needed with --sort-by.")
+@options.quiet
+def download(
+    experiment_id: int, output_dir: str, top_n: int, sort_by: str | None, smaller_is_better: bool | None, quiet: bool
+) -> None:
+    """Fetch the best checkpoints into DIR/<uuid>/."""
+    if (sort_by is None) != (smaller_is_better is None):
+        raise click.UsageError("Give both --sort-by and --smaller-is-better, or neither.", click.get_current_context())
+    found = connect().get_experiment(experiment_id).top_n_checkpoints(top_n, sort_by, smaller_is_better)
+    if not found:
+        raise click.ClickException(f"Experiment {experiment_id} has no validated checkpoint.")
+    tables.download(found, output_dir, quiet=quiet)
+
+
+@experiment.verb("download-model-def")
+@options.experiment_id
+@click.option("--output-dir", default=".", show_default=True, metavar="DIR")
+def download_model_def(experiment_id: int, output_dir: str) -> None:
+    """Fetch the code that was submitted, as experiment_<id>_model_def.tgz."""
+    terminal.write(f"{connect().get_experiment(experiment_id).download_code(output_dir)}\n")
+
+
+@experiment.verb("wait")
+@options.experiment_id
+@click.option("--polling-interval", type=click.FloatRange(min=0.01), default=5.0, show_default=True, metavar="SECONDS")
+def wait(experiment_id: int, polling_interval: float) -> None:
+    """Wait until the experiment has ended; exit 0 only if it is COMPLETED."""
+    state = connect().get_experiment(experiment_id).wait(interval=polling_interval)
+    if str(state) != "COMPLETED":
+        raise click.ClickException(f"Experiment {experiment_id} ended as {state}.")
+    terminal.say(f"Experiment {experiment_id} is COMPLETED.")

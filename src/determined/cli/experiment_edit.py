@@ -1,0 +1,134 @@
+"""`det experiment archive, delete, set, label, move`: changing experiments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from determined.cli import options
+from determined.cli.connection import connect
+from determined.cli.groups import HELP_NAMES, Group
+from determined.cli.render import size
+from determined.cli.terminal import ask, say
+
+experiments = click.argument("ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True,
+                             shell_complete=options.experiment_ids)  # fmt: skip
+
+
+def _each(ids: tuple[list[int], ...]) -> list[Any]:
+    client = connect()
+    return [client.get_experiment(number) for part in ids for number in part]
+
+
+@click.command(context_settings=HELP_NAMES)
+@experiments
+def archive(ids: tuple[list[int], ...]) -> None:
+    """Hide experiments from lists; `list -a` still shows them."""
+    for experiment in _each(ids):
+        experiment.archive()
+        say(f"Archived experiment {experiment.id}")
+
+
+@click.command(context_settings=HELP_NAMES)
+@experiments
+def unarchive(ids: tuple[list[int], ...]) -> None:
+    """Show archived experiments in lists again."""
+    for experiment in _each(ids):
+        experiment.unarchive()
+        say(f"Unarchived experiment {experiment.id}")
+
+
+@click.command(context_settings=HELP_NAMES)
+@experiments
+@options.yes
+def delete(ids: tuple[list[int], ...], yes: bool) -> None:
+    """Delete experiments with their trials, logs and checkpoints. For a while, undelete brings them back."""
+    found = _each(ids)
+    count, total = sum(e.checkpoint_count for e in found), sum(e.checkpoint_size for e in found)
+    names = ", ".join(str(e.id) for e in found)
+    ask(f"Delete experiment {names} with {count} checkpoints ({size(total)})?", yes=yes)
+    for experiment in found:
+        experiment.delete()
+        say(f"Deleted experiment {experiment.id}. Bring it back with: det experiment undelete {experiment.id}")
+
+
+@click.command(context_settings=HELP_NAMES)
+@click.argument("ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True)
+def undelete(ids: tuple[list[int], ...]) -> None:
+    """Bring deleted experiments back, as long as they are not removed for good."""
+    client = connect()
+    for number in (number for part in ids for number in part):
+        client.undelete_experiment(number)
+        say(f"Experiment {number} is back.")
+
+
+@click.command(context_settings=HELP_NAMES)
+@options.experiment_id
+@click.argument("workspace")
+@click.argument("project")
+def move(experiment_id: int, workspace: str, project: str) -> None:
+    """Move an experiment to PROJECT in WORKSPACE."""
+    connect().get_experiment(experiment_id).move_to_project(workspace, project)
+    say(f"Moved experiment {experiment_id} to {workspace}/{project}")
+
+
+@click.group("set", cls=Group)
+def set_group() -> None:
+    """Change what an experiment is called, and what is said about it."""
+
+
+@set_group.verb("name")
+@options.experiment_id
+@click.argument("text")
+def set_name(experiment_id: int, text: str) -> None:
+    """Change the name."""
+    connect().get_experiment(experiment_id).set_name(text)
+    say(f"Set the name of experiment {experiment_id}")
+
+
+@set_group.verb("description")
+@options.experiment_id
+@click.argument("text")
+def set_description(experiment_id: int, text: str) -> None:
+    """Change the description."""
+    connect().get_experiment(experiment_id).set_description(text)
+    say(f"Set the description of experiment {experiment_id}")
+
+
+@set_group.verb("notes")
+@options.experiment_id
+@click.argument("text", required=False)
+def set_notes(experiment_id: int, text: str | None) -> None:
+    """Change the notes; without TEXT they are read from standard input."""
+    with click.open_file("-") as standard_input:
+        notes = text if text is not None else standard_input.read()
+    connect().get_experiment(experiment_id).set_notes(notes)
+    say(f"Set the notes of experiment {experiment_id}")
+
+
+@click.group(cls=Group)
+def label() -> None:
+    """Labels: words to find experiments by."""
+
+
+@label.verb("add")
+@options.experiment_id
+@click.argument("labels", metavar="LABEL...", nargs=-1, required=True)
+def add_label(experiment_id: int, labels: tuple[str, ...]) -> None:
+    """Add labels."""
+    experiment = connect().get_experiment(experiment_id)
+    for word in labels:
+        experiment.add_label(word)
+    say(f"Added {', '.join(labels)} to experiment {experiment_id}")
+
+
+@label.verb("remove")
+@options.experiment_id
+@click.argument("labels", metavar="LABEL...", nargs=-1, required=True)
+def remove_label(experiment_id: int, labels: tuple[str, ...]) -> None:
+    """Remove labels."""
+    experiment = connect().get_experiment(experiment_id)
+    for word in labels:
+        experiment.remove_label(word)
+    say(f"Removed {', '.join(labels)} from experiment {experiment_id}")

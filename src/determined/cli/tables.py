@@ -1,0 +1,87 @@
+"""The lists that several commands show: experiments, trials and checkpoints as rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from determined.cli import terminal
+from determined.cli.render import Bytes, Column, Percent, Table
+
+if TYPE_CHECKING:
+    from determined.client import Checkpoint, Determined, Experiment, Trial
+
+EXPERIMENT = [
+    Column("ID"),
+    Column("Owner", rank=6),
+    Column("Name"),
+    Column("Parent ID", rank=7),
+    Column("State"),
+    Column("Progress", rank=3),
+    Column("Started", rank=1),
+    Column("Ended", rank=5),
+    Column("Resource Pool", rank=9),
+    Column("Searcher Metric", rank=2),
+    Column("Best"),
+]
+TRIAL = [
+    Column("Trial ID"),
+    Column("State"),
+    Column("H-Params", "hparams"),
+    Column("Started", rank=2),
+    Column("Ended", rank=3),
+    Column("# of Batches", "total_batches"),
+    Column("Searcher Metric", rank=1),
+    Column("Best"),
+]
+CHECKPOINT = [
+    Column("Trial ID"),
+    Column("# of Batches", "steps_completed"),
+    Column("State"),
+    Column("Validation Metric", rank=1),
+    Column("UUID"),
+    Column("Resources", rank=3),
+    Column("Size", rank=2),
+]
+
+
+def experiments(
+    client: Determined, found: Sequence[Experiment], *, show_project: bool = False, show_archived: bool = False
+) -> Table:
+    """The list of experiments."""
+    columns = list(EXPERIMENT)
+    rows: list[list[Any]] = [
+        [e.id, e.owner, e.name, e.parent_id, str(e.state), None if e.progress is None else Percent(e.progress),
+         e.start_time, e.end_time, None, e.searcher_metric, e.best_metric]
+        for e in found
+    ]  # fmt: skip
+    if show_project:
+        columns[:0] = [Column("Workspace"), Column("Project")]
+        names = {p.id: (w.name, p.name) for w in client.list_workspaces() for p in w.list_projects()}
+        rows = [[*names.get(e.project_id, ("", "")), *row] for e, row in zip(found, rows, strict=True)]
+    if show_archived:
+        columns.append(Column("Archived"))
+        rows = [[*row, e.archived] for e, row in zip(found, rows, strict=True)]
+    return Table(columns, rows)
+
+
+def trials(found: Sequence[Trial], *, with_experiment: bool = False) -> Table:
+    """The list of trials."""
+    columns = [*TRIAL[:1], Column("Experiment ID"), *TRIAL[1:]] if with_experiment else TRIAL
+    rows = []
+    for t in found:
+        row = [t.id, str(t.state), t.hparams, t.start_time, t.end_time, t.total_batches, t.searcher_metric, t.best_metric]
+        rows.append([row[0], t.experiment_id, *row[1:]] if with_experiment else row)
+    return Table(columns, rows)
+
+
+def checkpoints(found: Sequence[Checkpoint]) -> Table:
+    """The list of checkpoints."""
+    rows = [
+        [c.trial_id, c.steps, str(c.state), c.searcher_metric, c.uuid, sorted(c.resources or {}), Bytes(c.size)]
+        for c in found
+    ]
+    return Table(CHECKPOINT, rows)

@@ -1,0 +1,142 @@
+"""`det trial`: one training of one model. Its curves are in `trial_plot.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from determined.cli import options, tables, terminal
+from determined.cli.connection import connect
+from determined.cli.groups import Group, Late
+from determined.cli.logs import show_logs
+from determined.cli.render import Column, Table, show_json
+from determined.cli.workloads import workloads
+
+LATE = {"plot": Late("determined.cli.trial_plot:plot", "Draw curves in the terminal, or into a file.")}
+WORKLOAD = ["# of Batches", "Report Time", "Checkpoint", "Checkpoint UUID", "Checkpoint Metadata", "Validation Metrics"]
+
+
+@click.group(cls=Group, default="list", late=LATE)
+def trial() -> None:
+    """Trials: one training of one model with one choice of hyperparameters."""
+
+
+@trial.verb("list", "ls")
+@click.option("-e", "--experiment", "experiment_id", type=int, metavar="ID", shell_complete=options.experiment_ids)
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+@options.paging()
+@options.forms
+def list_trials(experiment_id: int | None, last: int | None, limit: int | None, offset: int, form: str) -> None:
+    """List trials, the newest last."""
+    found = tables.find_trials(connect(), experiment_id=experiment_id, last=last)
+    tables.trials(found[offset:][:limit], with_experiment=True).show(form)
+
+
+@trial.verb("describe")
+@options.trial_id
+@click.option("--metrics", is_flag=True, help="Also the training metrics of every step.")
+@click.option("--metrics-summary", is_flag=True, help="Only the summary of its metrics.")
+@options.paging(default=1000)
+@options.forms
+def describe(
+    trial_id: int, metrics: bool, metrics_summary: bool, limit: int | None, offset: int, form: str
+) -> None:
+    """Show a trial, and what it did at each step."""
+    found = connect().get_trial(trial_id)
+    if metrics_summary:
+        _summary(found.summary_metrics).show(form)
+        return
+    header = Table(
+        [Column(t) for t in ("Experiment ID", "State", "H-Params", "Summary Metrics", "Started", "Ended")],
+        [[found.experiment_id, str(found.state), found.hparams, found.summary_metrics, found.start_time, found.end_time]],
+        f"Trial {trial_id}",
+    )
+    steps = workloads(found)[offset:][:limit]
+    columns = [Column(title) for title in [*WORKLOAD, *(["Workload Metrics"] if metrics else [])]]
+    rows = [
+        [s.steps, s.report_time, *((str(s.checkpoint.state), s.checkpoint.uuid, s.checkpoint.metadata) if s.checkpoint
+         else (None, None, None)), s.validation or None, *([s.training or None] if metrics else [])]
+        for s in steps
+    ]  # fmt: skip
+    body = Table(columns, rows, "Workloads")
+    if form == "json":
+        show_json({"trial": header.records()[0], "workloads": body.records()})
+        return
+    header.show(form)
+    terminal.write("\n")
+    body.show(form)
+
+
+def _summary(summary: dict[str, Any]) -> Table:
+    figures = ("count", "last", "min", "max", "mean", "type")
+    rows = [
+        [group, name, *(values.get(figure) for figure in figures)]
+        for group, names in sorted(summary.items())
+        for name, values in sorted(names.items())
+    ]
+    return Table([Column(title) for title in ("Group", "Metric", *map(str.capitalize, figures))], rows)
+
+
+@trial.verb("logs")
+@options.trial_id
+@options.log_filters
+def logs(trial_id: int, **filters: Any) -> None:
+    """Print what the trial's processes printed."""
+    show_logs(connect().get_trial(trial_id), **filters)
+
+
+@trial.verb("metrics")
+@options.trial_id
+@click.option("-g", "--group", help="Only this group, such as validation. Default: all but the machine's own.")
+@click.option("-m", "--metric", "names", multiple=True, metavar="NAME", help="Only this metric. Repeat for several.")
+@options.forms
+def metrics(trial_id: int, group: str | None, names: tuple[str, ...], form: str) -> None:
+    """Print what the trial reported, a row for each report."""
+    found = connect().get_trial(trial_id)
+    known = tables.metric_names(found, group)
+    wanted = [name for name in known if not names or name in names]
+    if missing := [name for name in names if name not in known]:
+        raise click.ClickException(
+            f"Trial {trial_id} reported no {missing[0]!r}. It reported: {', '.join(known) or 'nothing'}."
+        )
+    columns = [Column("# of Batches", "steps_completed"), Column("Group"), Column("Time", rank=1)]
+    Table([*columns, *(Column(name, name) for name in wanted)], _reports(found, group, wanted)).show(form)
+
+
+def _reports(found: Any, group: str | None, names: list[str]) -> Iterator[list[Any]]:
+    for report in tables.reports(found, group):
+        if any(name in report.metrics for name in names):
+            yield [report.steps_completed, report.group, report.end_time, *(report.metrics.get(name) for name in names)]
+
+
+@trial.verb("download")
+@options.trial_id
+@click.option("--best", is_flag=True, help="The best one, by the searcher metric.")
+@click.option("--latest", is_flag=True, help="The newest one.")
+@click.option("--uuid", metavar="UUID", help="This one.")
+@click.option("-o", "--output-dir", metavar="DIR", help="Default: checkpoints/<uuid>.")
+@click.option("--sort-by", metavar="METRIC", help="With --best: by this validation metric.")
+@click.option("--smaller-is-better", type=bool, metavar="true|false", help="Needed with --sort-by.")
+@options.quiet
+def download(trial_id: int, output_dir: str | None, quiet: bool, **which: Any) -> None:
+    """Fetch one checkpoint of a trial; prints where it is."""
+    if sum(bool(which[name]) for name in ("best", "latest", "uuid")) != 1:
+        raise click.UsageError("Give exactly one of --best, --latest and --uuid.", click.get_current_context())
+    if (which["sort_by"] is None) != (which["smaller_is_better"] is None) or (which["sort_by"] and not which["best"]):
+        raise click.UsageError(
+            "--sort-by and --smaller-is-better go together, and with --best.", click.get_current_context()
+        )
+    chosen = tables.choose_checkpoint(connect().get_trial(trial_id), **which)
+    tables.download_one(chosen, output_dir, quiet=quiet)
+
+
+@trial.verb("stop")
+@click.argument("ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True, shell_complete=options.trial_ids)
+def stop(ids: tuple[list[int], ...]) -> None:
+    """Ask running trials to save a checkpoint at the next safe point, and leave."""
+    client = connect()
+    for number in (number for part in ids for number in part):
+        client.get_trial(number).stop()
+        terminal.say(f"Trial {number}: asked to stop. Watch it end with: det trial logs -f {number}")

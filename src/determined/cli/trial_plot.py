@@ -1,0 +1,174 @@
+"""`det trial plot`: which curves are meant, and where they are drawn: in the terminal, or into a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli import options, terminal
+from determined.cli.connection import connect
+from determined.cli.groups import HELP_NAMES
+from determined.cli.plot.figure import Curve, Figure
+from determined.cli.render import number
+
+if TYPE_CHECKING:
+    from determined import client
+
+GROUPS = ("validation", "training")  # where a metric is looked for first
+FILE_BUCKETS = 800
+PIPED_COLUMNS, PIPED_LINES, MOST_LINES = 80, 18, 24
+KINDS = (".svg", ".html", ".png")
+
+
+@click.command(context_settings=HELP_NAMES)
+@click.argument(
+    "ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True, shell_complete=options.trial_ids
+)
+@click.option("-m", "--metric", "names", multiple=True, metavar="NAME", help="Such as loss or validation.loss. Repeatable.")
+@click.option("-o", "--output", metavar="FILE", help="Draw into FILE: .svg, .html or .png.")
+@click.option("--log", "log_y", is_flag=True, help="Logarithmic heights.")
+@click.option("--from", "first", type=int, metavar="STEPS", help="Begin at this step.")
+@click.option("--to", "last", type=int, metavar="STEPS", help="End at this step.")
+def plot(
+    ids: tuple[list[int], ...], names: tuple[str, ...], output: str | None, log_y: bool, first: int | None, last: int | None
+) -> None:
+    """Draw the curves of trials ID... over each other.
+
+    Without -m it is the searcher metric, or else the loss. A metric that was reported in training and in
+    validation is drawn twice.
+    """
+    file = None if output is None else Path(output)
+    if file is not None and file.suffix not in KINDS:
+        raise click.UsageError(
+            f"{output} should end in {', '.join(KINDS[:-1])} or {KINDS[-1]}.", click.get_current_context()
+        )
+    store = connect()
+    trials = [store.get_trial(number) for part in ids for number in part]
+    buckets = FILE_BUCKETS if file else 2 * terminal.width()
+    figures = [
+        figure_of(trials, name, buckets=buckets, log_y=log_y, first=first, last=last)
+        for name in names or (usual_metric(trials),)
+    ]
+    if file is None:
+        show(figures)
+    else:
+        write(figures, file)
+        terminal.say(f"Wrote {file}")
+
+
+def usual_metric(trials: Sequence[client.Trial]) -> str:
+    """The metric people look at first: the searcher's, or the loss, or whatever there is."""
+    known = [f"{group}.{name}" for trial in trials for group, names in reported(trial).items() for name in names]
+    if not known:
+        raise click.ClickException(f"{_of(trials)} reported nothing to draw yet.")
+    for trial in trials:
+        if trial.searcher_metric and f"validation.{trial.searcher_metric}" in known:
+            return trial.searcher_metric
+    for group in GROUPS:
+        losses = sorted(name for name in known if name.startswith(f"{group}.") and "loss" in name)
+        if losses:
+            return losses[0].partition(".")[2]
+    return known[0]
+
+
+def reported(trial: client.Trial) -> dict[str, list[str]]:
+    """The names of numbers that a trial reported, by group, those of the machine last."""
+    found = {group: [name for name, about in names.items() if about.get("type") == "number"]
+             for group, names in trial.summary_metrics.items()}  # fmt: skip
+    return {group: names for group, names in sorted(found.items(), key=lambda item: item[0] not in GROUPS) if names}
+
+
+def figure_of(
+    trials: Sequence[client.Trial], wanted: str, *, buckets: int, log_y: bool, first: int | None, last: int | None
+) -> Figure:
+    """One metric of several trials over one pair of axes."""
+    chosen = [(trial, group, name) for trial in trials for group, name in _matching(trial, wanted)]
+    if not chosen:
+        known = sorted({f"{g}.{n}" for trial in trials for g, names in reported(trial).items() for n in names})
+        raise click.ClickException(f"{_of(trials)} reported no {wanted!r}. There is: {', '.join(known) or 'nothing'}.")
+    groups = {group for _, group, _ in chosen}
+    curves = []
+    for trial, group, name in chosen:
+        data = trial.curve(name, group, buckets=buckets, first=first, last=last)
+        label = f"trial {trial.id} {group}" if len(groups) > 1 else f"trial {trial.id}"
+        curves.append(curve_of(data, label, colour=len(curves), is_dashed=len(trials) > 1 and group == "training"))
+    name = chosen[0][2]
+    return Figure(f"{groups.pop()} {name}" if len(groups) == 1 else name, curves, log_y=log_y)
+
+
+def _matching(trial: client.Trial, wanted: str) -> list[tuple[str, str]]:
+    """(group, name) of what is meant by `loss`, or by `validation.loss`."""
+    known = reported(trial)
+    group, _, name = wanted.replace("/", ".", 1).partition(".")
+    if name and name in known.get(group, ()):
+        return [(group, name)]
+    return [(group, wanted) for group, names in known.items() if wanted in names]
+
+
+def curve_of(data: client.Curve, label: str, *, colour: int, is_dashed: bool) -> Curve:
+    """A curve as it is drawn: a bucket with nothing finite in it is a gap."""
+    nothing = math.nan
+    values = [nothing if y is None else y for y in data.mean]
+    many = any(count > 1 for count in data.count)
+    return Curve(
+        label,
+        data.steps,
+        values,
+        [nothing if y is None else y for y in data.min] if many else None,
+        [nothing if y is None else y for y in data.max] if many else None,
+        [step for step, odd in zip(data.steps, data.odd, strict=True) if odd],
+        _note(data),
+        colour,
+        is_dashed,
+    )
+
+
+def _note(data: client.Curve) -> str:
+    """Where it ended, and its extremes."""
+    seen = [(y, steps) for y, steps in zip(data.min, data.steps, strict=True) if y is not None]
+    tops = [(y, steps) for y, steps in zip(data.max, data.steps, strict=True) if y is not None]
+    odd = f"   {sum(data.odd)} NaN or infinite" if any(data.odd) else ""
+    if not seen:
+        return odd.strip()
+    last = next(y for y in reversed(data.mean) if y is not None)
+    lowest, highest = min(seen), max(tops)
+    return f"last {number(last)}   min {number(lowest[0])} at {lowest[1]}   max {number(highest[0])} at {highest[1]}{odd}"
+
+
+def _of(trials: Sequence[client.Trial]) -> str:
+    return f"Trial {trials[0].id}" if len(trials) == 1 else f"Trials {', '.join(str(trial.id) for trial in trials)}"
+
+
+def show(figures: Sequence[Figure]) -> None:
+    """Draw into the terminal; where there is none, plain ASCII of 80 columns."""
+    from determined.cli.plot.text import Look, draw
+
+    if terminal.is_terminal():
+        lines = min(MOST_LINES, max(terminal.height() - 6 - max(len(figure.curves) for figure in figures), 6))
+        look = Look(terminal.width(), lines, terminal.has_unicode(), terminal.has_colour())
+    else:
+        look = Look(PIPED_COLUMNS, PIPED_LINES, has_unicode=False)
+    terminal.write("\n".join(draw(figure, look) for figure in figures))
+
+
+def write(figures: Sequence[Figure], path: Path) -> None:
+    """Draw into a file, in the form its name asks for."""
+    from determined.cli.plot.drawing import lay_out
+
+    drawing = lay_out(figures)
+    if path.suffix == ".png":
+        from determined.cli.plot.png import write_png
+
+        write_png(drawing, path)
+    elif path.suffix == ".html":
+        from determined.cli.plot.html import to_html
+
+        path.write_text(to_html(drawing), encoding="utf-8")
+    else:
+        from determined.cli.plot.svg import to_svg
+
+        path.write_text(to_svg(drawing), encoding="utf-8")
