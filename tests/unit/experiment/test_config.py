@@ -129,7 +129,7 @@ def test_all_mistakes_of_a_check_are_listed() -> None:
     )
     paths = {line.partition(": ")[0] for line in lines}
     assert paths == {
-        "<config>.max_restarts", "<config>.labels[1]", "<config>.hyperparameters.lr", "<config>.searcher",
+        "<config>.max_restarts", "<config>.labels[1]", "<config>.hyperparameters.lr.type", "<config>.searcher",
         "<config>.searcher.max_trials", "<config>.profiling.begin_on_batch", "<config>.data.x",
     }  # fmt: skip
 
