@@ -134,7 +134,8 @@ def _make(conn: sa.Connection, place: StorePlace) -> None:
             "Choose another place with DET_STORE."
         )
     schema.metadata.create_all(conn, checkfirst=False)
-    conn.execute(sa.text(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
+    key = f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num)"  # to the letter as alembic makes it
+    conn.execute(sa.text(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, {key})"))
     conn.execute(sa.text(f"INSERT INTO {VERSION_TABLE} (version_num) VALUES (:version)"), {"version": schema.VERSION})
     furnish(conn)
 
