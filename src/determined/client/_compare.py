@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SECTIONS = ("hparams", "config", "environment", "metrics")
 SYSTEM_GROUPS = {"gpu", "cpu", "memory", "disk", "network"}  # samples of a machine: no two runs have the same
+GROUPS = {"avg_metrics": "training", "validation_metrics": "validation"}  # as a summary calls them
 FIGURES = ("last", "min", "max")
 ALWAYS_DIFFERENT = {"pid", "process_started", "time", "started"}
 
@@ -117,7 +118,7 @@ def _all_same(values: Sequence[Any]) -> bool:
 def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     """`validation.loss.min` and the like, of what was reported by the run itself."""
     return {
-        f"{group}.{name}.{figure}": figures[figure]
+        f"{GROUPS.get(group, group)}.{name}.{figure}": figures[figure]
         for group, names in summary.items()
         if group not in SYSTEM_GROUPS
         for name, figures in names.items()
