@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from determined.store import values
 from determined.store.cells import Cell, Rollup, join, real, width
 from determined.store.schema import metric_cells, metric_series, metrics
-from determined.store.series import CELL_COLUMNS, mentions
+from determined.store.series import CELL_COLUMNS, PAGE, mentions
 
 EXACT = 4
 """With this many points per bucket, or fewer, the points themselves are read."""
@@ -129,13 +129,14 @@ def points(
     if last is not None:
         query = query.where(metrics.c.steps <= last)
     found = Points([], [], [])
-    for row in conn.execute(query.order_by(metrics.c.steps).execution_options(yield_per=2000)):
-        if limit is not None and len(found) >= limit:
-            break
-        if (value := real(values.load(row.body).get(name))) is not None:
-            found.steps.append(row.steps)
-            found.value.append(value)
-            found.time.append(row.report_time)
+    with conn.execute(query.order_by(metrics.c.steps).execution_options(yield_per=PAGE)) as result:
+        for row in result:
+            if limit is not None and len(found) >= limit:
+                break
+            if (value := real(values.load(row.body).get(name))) is not None:
+                found.steps.append(row.steps)
+                found.value.append(value)
+                found.time.append(row.report_time)
     return found
 
 

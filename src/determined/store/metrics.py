@@ -18,7 +18,7 @@ from determined.store import metric_rows, metric_rules, summary, validations, va
 from determined.store import rows as row_tools
 from determined.store.messages import MetricReport
 from determined.store.schema import experiments, metric_series, metrics, trials
-from determined.store.series import Fresh, TrialSeries, pages
+from determined.store.series import PAGE, Fresh, TrialSeries, pages
 from determined.store.validations import Goal
 from determined.store.validations import best_validation as best_validation
 
@@ -185,10 +185,11 @@ def rows(
         if last is not None:
             query = query.where(metrics.c.steps <= last)
         query = query.order_by(metrics.c.steps.nulls_first(), metrics.c.id)
-        for row in conn.execute(query.execution_options(yield_per=2000)):
-            batches = metric_rows.unpack(row.batch_metrics) if with_batches else None
-            body = values.load(row.body)
-            yield MetricRow(row.trial_id, row.attempt, row.metric_group, row.steps, row.report_time, body, batches)
+        with conn.execute(query.execution_options(yield_per=PAGE)) as result:
+            for row in result:
+                batches = metric_rows.unpack(row.batch_metrics) if with_batches else None
+                place = (row.trial_id, row.attempt, row.metric_group, row.steps, row.report_time)
+                yield MetricRow(*place, values.load(row.body), batches)
 
 
 def names(

@@ -229,8 +229,9 @@ def pages(conn: sa.Connection, trial_id: int, group: str, after: int | None = No
 
 
 def _pages(conn: sa.Connection, query: sa.Select[Any]) -> Iterator[list[Fresh]]:
-    for page in conn.execute(query.execution_options(yield_per=PAGE)).partitions():
-        yield [(row.steps, values.load(row.body)) for row in page]
+    with conn.execute(query.execution_options(yield_per=PAGE)) as result:
+        for page in result.partitions():
+            yield [(row.steps, values.load(row.body)) for row in page]
 
 
 def _by_name(rows: Iterable[Fresh], kept: dict[str, int | None] | None = None) -> dict[str, list[tuple[Any, Json]]]:

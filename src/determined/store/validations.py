@@ -12,10 +12,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from determined._types import Json
 from determined.store import values
 from determined.store.cells import real
 from determined.store.schema import experiments, metrics, trials
+from determined.store.series import Fresh, pages
 
 GROUP = "validation"
 
@@ -46,7 +46,7 @@ def follow(
     conn: sa.Connection,
     trial: sa.Row[Any],
     goal: Goal,
-    fresh: Sequence[tuple[int | None, dict[str, Json]]],
+    fresh: Sequence[Fresh],
     *,
     again: bool,
 ) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def follow(
         return {}
     found = _values(goal.metric, fresh)
     if again:
-        found = _values(goal.metric, _all(conn, trial.id))
+        found = _values(goal.metric, (row for page in pages(conn, trial.id, GROUP, -1) for row in page))
     elif not found:
         return {}
     else:
@@ -112,17 +112,9 @@ def _best_trial(conn: sa.Connection, experiment_id: int, goal: Goal) -> int | No
     return winner
 
 
-def _values(metric: str, rows: Iterable[tuple[int | None, dict[str, Json]]]) -> list[tuple[int, float]]:
+def _values(metric: str, rows: Iterable[Fresh]) -> list[tuple[int, float]]:
     found = ((steps, real(body.get(metric))) for steps, body in rows)
     return [(steps, value) for steps, value in found if steps is not None and value is not None]
-
-
-def _all(conn: sa.Connection, trial_id: int) -> Iterable[tuple[int | None, dict[str, Json]]]:
-    query = sa.select(metrics.c.steps, metrics.c.body).where(
-        metrics.c.trial_id == trial_id, metrics.c.metric_group == GROUP, metrics.c.archived == sa.false()
-    )
-    for row in conn.execute(query.execution_options(yield_per=2000)):
-        yield row.steps, values.load(row.body)
 
 
 def _standing(conn: sa.Connection, trial: sa.Row[Any], metric: str) -> list[tuple[int, float]]:

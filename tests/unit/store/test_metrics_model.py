@@ -35,8 +35,8 @@ def reports(draw: st.DrawFn) -> tuple[str, int | None, dict[str, Any]]:
 
 
 # A history: attempts, each of them batches of reports.
-histories = st.lists(st.lists(st.lists(reports(), max_size=8), max_size=4), min_size=1, max_size=4)
-example_settings = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+histories = st.lists(st.lists(st.lists(reports(), max_size=8), max_size=3), min_size=1, max_size=3)
+example_settings = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_any_history_is_what_the_model_says(
         check_curves(conn, model)
 
 
-@settings(example_settings, max_examples=20)
+@settings(example_settings, max_examples=10)
 @given(histories)
 def test_counting_again_changes_nothing(
     store: Store, history: list[list[list[tuple[str, int | None, dict[str, Any]]]]]
