@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from determined.cli import options, tables, terminal
+from determined.cli import fetching, finding, options, tables, terminal
 from determined.cli.connection import connect
 from determined.cli.groups import Group
 from determined.cli.render import Bytes, Column, Table, show_json, size
@@ -19,8 +19,12 @@ def checkpoint() -> None:
 
 
 @checkpoint.verb("list", "ls")
-@click.argument("experiment_id", metavar="[EXPERIMENT]", type=int, required=False, shell_complete=options.experiment_ids)
-@click.option("-t", "--trial", "trial_id", type=int, metavar="ID", help="Of this trial.", shell_complete=options.trial_ids)
+@click.argument(
+    "experiment_id", metavar="[EXPERIMENT]", type=int, required=False, shell_complete=options.experiment_ids
+)
+@click.option(
+    "-t", "--trial", "trial_id", type=int, metavar="ID", help="Of this trial.", shell_complete=options.trial_ids
+)
 @click.option("--best", type=click.IntRange(min=1), metavar="N", help="Only the best N of those validated, best first.")
 @options.paging()
 @options.forms
@@ -29,7 +33,7 @@ def list_checkpoints(
 ) -> None:
     """List checkpoints, of an experiment, of a trial, or all; the newest last."""
     client = connect()
-    found = tables.find_checkpoints(client, experiment_id=experiment_id, trial_id=trial_id, best=best)
+    found = finding.checkpoints(client, experiment_id=experiment_id, trial_id=trial_id, best=best)
     tables.checkpoints(found[offset:][:limit]).show(form)
 
 
@@ -44,7 +48,7 @@ def describe(uuid: str, form: str) -> None:
         return
     columns = ["Experiment ID", "Trial ID", "# of Batches", "State", "Report Time", "UUID", "Validation Metrics",
                "Metadata", "Size"]  # fmt: skip
-    row = [found.experiment_id, found.trial_id, found.steps, str(found.state), found.report_time, found.uuid,
+    row = [found.experiment_id, found.trial_id, found.steps_completed, str(found.state), found.report_time, found.uuid,
            found.validation_metrics, found.metadata, Bytes(found.size)]  # fmt: skip
     Table([Column(title) for title in columns], [row], "Checkpoint").show(form)
     terminal.write("\n")
@@ -60,7 +64,7 @@ def describe(uuid: str, form: str) -> None:
 def download(uuid: str, output_dir: str | None, mode: str, quiet: bool) -> None:
     """Fetch a checkpoint's files; each is verified."""
     del mode  # there is no server in between
-    tables.download_one(connect().get_checkpoint(uuid), output_dir, quiet=quiet)
+    fetching.download_one(connect().get_checkpoint(uuid), output_dir, quiet=quiet)
 
 
 @checkpoint.verb("verify")
@@ -70,7 +74,7 @@ def verify(uuids: tuple[str, ...]) -> None:
     client, bad = connect(), 0
     for uuid in split(uuids):
         found = client.get_checkpoint(uuid)
-        problems = tables.verify(found)
+        problems = " ".join(found.verify())
         bad += bool(problems)
         terminal.write(f"{found.uuid}  {'damaged: ' + problems if problems else 'ok'}\n")
     if bad:

@@ -2,56 +2,118 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli import options, tables, terminal
+from determined.cli import finding, options, render, terminal
 from determined.cli.connection import connect
 from determined.cli.groups import HELP_NAMES
-from determined.cli.render import Column, Table, number, show_json
+from determined.cli.render import Column, Table, show_json
 
 if TYPE_CHECKING:
-    from determined.client import Comparison, Trial
+    from determined.client import Experiment, Trial
+
+EXTREMES = (".min", ".max")  # of every metric: they would bury the rest
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One column: an experiment seen through its best trial, or a trial."""
+
+    name: str
+    trial: Trial
+    experiment: Experiment
 
 
 @click.command(context_settings=HELP_NAMES)
 @click.argument("ids", metavar="[ID]...", type=options.Ids(), nargs=-1, shell_complete=options.experiment_ids)
 @click.option("-t", "--trial", "trial_ids", type=options.Ids(), multiple=True, metavar="ID", help="Trials instead.",
               shell_complete=options.trial_ids)  # fmt: skip
-@click.option("--last", type=click.IntRange(min=2), metavar="N", help="The newest N experiments.")
-@click.option("--all", "show_all", is_flag=True, help="Also what is the same everywhere.")
+@click.option("--last", type=click.IntRange(min=2), metavar="N", help="The newest N of your experiments.")
+@click.option("--all", "show_all", is_flag=True, help="Also what is the same everywhere, and every figure.")
 @options.forms
 def compare(
     ids: tuple[list[int], ...], trial_ids: tuple[list[int], ...], last: int | None, show_all: bool, form: str
 ) -> None:
     """Show what differs between experiments ID..., each seen through its best trial.
 
-    Of the metrics, the last value and the best are compared; --all shows everything.
+    Of the metrics, the last values are shown, and the best of the one that is searched for.
     """
     runs = _runs([i for part in ids for i in part], [i for part in trial_ids for i in part], last)
     if len(runs) < 2:
         raise click.UsageError(
             "Name two experiments or more, or trials with -t, or --last N.", click.get_current_context()
         )
-    found = comparison(list(runs.values()), show_all=show_all)
+    rows = _rows(runs, show_all=show_all)
     if form == "json":
-        show_json(_as_document(found, runs))
+        show_json(_document(rows, runs))
         return
-    _table(found, runs, form).show(form)
-    if best := best_run(runs):
-        terminal.say(f"Best: {best}")
+    _table(rows, runs, form).show(form)
+    if best := best_of(runs):
+        terminal.say(best)
 
 
-def _runs(ids: Sequence[int], trial_ids: Sequence[int], last: int | None) -> dict[str, Trial]:
-    """What to call each run, and its trial."""
+def _runs(ids: Sequence[int], trial_ids: Sequence[int], last: int | None) -> list[Run]:
     client = connect()
-    runs = {f"trial {number}": client.get_trial(number) for number in trial_ids}
-    newest = [e.id for e in tables.newest_experiments(client, last)] if last else []
-    for number in dict.fromkeys([*newest, *ids]):
-        if trial := tables.best_trial(client.get_experiment(number)):
-            runs[str(number)] = trial
+    runs = []
+    for trial in (client.get_trial(number) for number in trial_ids):
+        runs.append(Run(f"trial {trial.id}", trial, trial.get_experiment()))
+    newest = [experiment.id for experiment in finding.newest_experiments(client, last)] if last else []
+    for experiment in (client.get_experiment(number) for number in dict.fromkeys([*newest, *ids])):
+        if best := experiment.best_trials(1):
+            runs.append(Run(str(experiment.id), best[0], experiment))
         else:
-            terminal.say(f"Experiment {number} has no trial, so it is left out.")
+            terminal.say(f"Experiment {experiment.id} has no trial, so it is left out.")
     return runs
+
+
+def _rows(runs: Sequence[Run], *, show_all: bool) -> list[list[Any]]:
+    """Section, key, and the value of each run."""
+    from determined.client import _compare
+
+    described = {run.trial.id: _compare.description(run.trial) for run in runs}
+    if show_all:
+        keys = sorted({(section, key) for parts in described.values() for section in parts for key in parts[section]})
+    else:
+        found = _compare.differences(described).differences
+        keys = [(d.section, d.key) for d in found if d.section != "metrics" or not d.key.endswith(EXTREMES)]
+    rows: list[list[Any]] = [
+        [section, key, *(described[run.trial.id].get(section, {}).get(key) for run in runs)] for section, key in keys
+    ]
+    metrics = {run.experiment.searcher_metric for run in runs if run.trial.best_metric is not None}
+    if metrics:
+        title = f"validation.{metrics.pop()}.best" if len(metrics) == 1 else "best"
+        rows.append(["metrics", title, *(run.trial.best_metric for run in runs)])
+    return rows
+
+
+def _table(rows: list[list[Any]], runs: Sequence[Run], form: str) -> Table:
+    """A row for each key; where that is too wide for the terminal, a row for each run."""
+    names = [run.name for run in runs]
+    upright = Table([Column("Section", rank=1), Column("Key"), *(Column(name, name) for name in names)], rows)
+    if form != "table" or not terminal.is_terminal() or upright.width() <= terminal.width() or len(rows) >= len(runs):
+        return upright
+    turned = [[name, *(row[2 + i] for row in rows)] for i, name in enumerate(names)]
+    return Table([Column("Run"), *(Column(row[1]) for row in rows)], turned)
+
+
+def _document(rows: list[list[Any]], runs: Sequence[Run]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for section, key, *values in rows:
+        document.setdefault(section, {})[key] = {run.name: value for run, value in zip(runs, values, strict=True)}
+    return document
+
+
+def best_of(runs: Sequence[Run]) -> str:
+    """Which run was best, if they can be compared at all."""
+    judged = [(run.trial.best_metric, run) for run in runs if run.trial.best_metric is not None]
+    metrics = {(run.experiment.searcher_metric, run.experiment.smaller_is_better) for _, run in judged}
+    if len(metrics) != 1:
+        return ""
+    [(metric, is_smaller_better)] = metrics
+    value, run = (min if is_smaller_better else max)(judged, key=lambda pair: pair[0])
+    what = run.name if run.name.startswith("trial") else f"experiment {run.name}"
+    return f"Best: {what}, {metric} {render.number(value)}. Fetch its weights: det trial download {run.trial.id} --best"

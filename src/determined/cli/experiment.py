@@ -1,22 +1,18 @@
-"""`det experiment`: looking at experiments. Changing them is in `experiment_edit.py`; their files in `config_file.py`."""
+"""`det experiment`: looking at experiments. Changing them is in `experiment_edit.py`."""
 
 from __future__ import annotations
 
-import sys
-import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
 from determined.cli import describe as descriptions
-from determined.cli import options, tables, terminal
+from determined.cli import fetching, finding, options, tables, terminal
 from determined.cli.connection import connect, settings
 from determined.cli.groups import Group, Late
 from determined.cli.logs import show_logs
 from determined.cli.render import show_yaml
-
-if TYPE_CHECKING:
-    from determined.client import Experiment
 
 EDIT = "determined.cli.experiment_edit"
 LATE = {
@@ -30,7 +26,6 @@ LATE = {
     "validate": Late("determined.cli.config_file:validate", "Check an experiment file."),
     "schema": Late("determined.cli.config_file:schema", "The JSON Schema of experiment files."),
 }
-SORTS = ["id", "best", "name", "state", "started", "ended", "progress", "owner"]
 
 
 @click.group(cls=Group, default="list", late=LATE)
@@ -42,18 +37,21 @@ def experiment() -> None:
 @click.option("-a", "--all", "show_all", is_flag=True, help="Also archived ones and other people's.")
 @click.option("--show_project", "--show-project", is_flag=True, help="Also workspace and project.")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state. Repeat for several.")
-@click.option("--label", "labels", multiple=True, metavar="LABEL", help="Only with this label. Repeat for all of several.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="LABEL", help="Only with this label. Repeat for all of several."
+)
 @click.option("--name", metavar="TEXT", help="Only those whose name contains this.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
-@click.option("--sort-by", type=click.Choice(SORTS), default="id", show_default=True)
+@click.option("--sort-by", type=click.Choice(["best", *finding.SORTS]), default="id", show_default=True)
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @options.paging()
 @options.forms
 def list_experiments(show_project: bool, form: str, show_all: bool, **chosen: Any) -> None:
     """List experiments, the newest last."""
     client = connect()
-    owners = [settings().user] if settings().user else None if show_all else [client.user]
-    found = tables.find_experiments(client, owners=owners, archived=None if show_all else False, **chosen)
+    chosen_user = settings().user
+    owners = [chosen_user] if chosen_user else None if show_all else [client.user]
+    found = finding.experiments(client, owners=owners, archived=None if show_all else False, **chosen)
     tables.experiments(client, found, show_project=show_project, show_archived=show_all).show(form)
     if not found and form == "table":
         terminal.say("No experiment. Start one with: python train.py. Or see other people's with: det experiment ls -a")
@@ -67,7 +65,9 @@ def list_experiments(show_project: bool, form: str, show_all: bool, **chosen: An
 def describe(ids: list[int], metrics: bool, outdir: str | None, form: str) -> None:
     """Show experiments, their trials, and what those did."""
     if outdir and form != "table":
-        raise click.UsageError("--outdir writes CSV by itself; leave out --csv and --json.", click.get_current_context())
+        raise click.UsageError(
+            "--outdir writes CSV by itself; leave out --csv and --json.", click.get_current_context()
+        )
     client = connect()
     found = [client.get_experiment(number) for number in ids]
     descriptions.show(found, with_metrics=metrics, form=form, outdir=outdir)
@@ -85,10 +85,10 @@ def config(experiment_id: int) -> None:
 @options.log_filters
 def logs(experiment_id: int, **filters: Any) -> None:
     """Print the log of the experiment's first trial."""
-    found = connect().get_experiment(experiment_id).list_trials()
+    found = connect().get_experiment(experiment_id).list_trials(limit=1)
     if not found:
         raise click.ClickException(f"Experiment {experiment_id} has no trial yet.")
-    show_logs(min(found, key=lambda trial: trial.id), **filters)
+    show_logs(found[0], **filters)
 
 
 @experiment.verb("list-trials", "lt")
@@ -107,8 +107,7 @@ def list_trials(experiment_id: int, limit: int | None, offset: int, form: str) -
 @options.forms
 def list_checkpoints(experiment_id: int, best: int | None, form: str) -> None:
     """List the checkpoints of an experiment, the newest last."""
-    found = connect().get_experiment(experiment_id)
-    tables.checkpoints(tables.best_or_all(found, best)).show(form)
+    tables.checkpoints(finding.checkpoints(connect(), experiment_id=experiment_id, best=best)).show(form)
 
 
 @experiment.verb("download")
@@ -127,7 +126,7 @@ def download(
     found = connect().get_experiment(experiment_id).top_n_checkpoints(top_n, sort_by, smaller_is_better)
     if not found:
         raise click.ClickException(f"Experiment {experiment_id} has no validated checkpoint.")
-    tables.download(found, output_dir, quiet=quiet)
+    fetching.download(found, output_dir, quiet=quiet)
 
 
 @experiment.verb("download-model-def")
@@ -135,7 +134,8 @@ def download(
 @click.option("--output-dir", default=".", show_default=True, metavar="DIR")
 def download_model_def(experiment_id: int, output_dir: str) -> None:
     """Fetch the code that was submitted, as experiment_<id>_model_def.tgz."""
-    terminal.write(f"{connect().get_experiment(experiment_id).download_code(output_dir)}\n")
+    fetched = Path(connect().get_experiment(experiment_id).download_code(output_dir))
+    terminal.write(f"{fetched.replace(fetched.with_name(f'experiment_{experiment_id}_model_def.tgz'))}\n")
 
 
 @experiment.verb("wait")

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from determined.client import Trial
 
 
-def show_logs(
-    trial: Trial, *, follow: bool, head: int | None, tail: int | None, as_json: bool, **filters: Any
-) -> None:
+def show_logs(trial: Trial, *, follow: bool, head: int | None, tail: int | None, as_json: bool, **filters: Any) -> None:
     """Print the lines that pass the filters; with `follow`, until the trial has ended and all is printed."""
     if sum((follow, head is not None, tail is not None)) > 1:
         raise click.UsageError("Give at most one of --head, --tail and --follow.", click.get_current_context())

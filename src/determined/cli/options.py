@@ -68,9 +68,10 @@ def experiment_ids(ctx: click.Context, param: click.Parameter, incomplete: str) 
     """The newest experiments, for completion."""
 
     def find() -> list[tuple[str, str]]:
-        from determined.cli.listing import newest_experiments
+        from determined.cli import connection, finding
 
-        return [(str(e.id), e.name or "") for e in newest_experiments(OFFERED_IDS)]
+        newest = finding.newest_experiments(connection.connect(), OFFERED_IDS)
+        return [(str(e.id), e.name) for e in reversed(newest)]
 
     return _offer(ctx, param, incomplete, find)
 
@@ -79,9 +80,10 @@ def trial_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     """The newest trials, for completion."""
 
     def find() -> list[tuple[str, str]]:
-        from determined.cli.listing import newest_trials
+        from determined.cli import connection, finding
 
-        return [(str(t.id), f"experiment {t.experiment_id}") for t in newest_trials(OFFERED_IDS)]
+        newest = finding.trials(connection.connect(), experiment_id=None, last=OFFERED_IDS)
+        return [(str(t.id), f"experiment {t.experiment_id}") for t in reversed(newest)]
 
     return _offer(ctx, param, incomplete, find)
 

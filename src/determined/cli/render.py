@@ -73,6 +73,14 @@ class Table:
         for part in FORMS[form](self):
             terminal.write(part)
 
+    def to_csv(self) -> str:
+        """The whole table as CSV."""
+        return "".join(_as_csv(self))
+
+    def width(self) -> int:
+        """Columns of a terminal that it takes, if nothing is cut."""
+        return _Grid(self.columns, list(self.rows)).total()
+
     def records(self) -> list[dict[str, Any]]:
         """The rows as JSON objects."""
         names = [column.name for column in self.columns]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from determined.cli import terminal
 from determined.cli.render import Bytes, Column, Percent, Table
 
 if TYPE_CHECKING:
@@ -25,17 +21,17 @@ EXPERIMENT = [
     Column("Ended", rank=5),
     Column("Resource Pool", rank=9),
     Column("Searcher Metric", rank=2),
-    Column("Best"),
+    Column("Best", "best_metric"),
 ]
 TRIAL = [
     Column("Trial ID"),
     Column("State"),
     Column("H-Params", "hparams"),
     Column("Started", rank=2),
-    Column("Ended", rank=3),
+    Column("Ended", rank=4),
     Column("# of Batches", "total_batches"),
     Column("Searcher Metric", rank=1),
-    Column("Best"),
+    Column("Best", "best_metric"),
 ]
 CHECKPOINT = [
     Column("Trial ID"),
@@ -54,7 +50,7 @@ def experiments(
     """The list of experiments."""
     columns = list(EXPERIMENT)
     rows: list[list[Any]] = [
-        [e.id, e.owner, e.name, e.parent_id, str(e.state), None if e.progress is None else Percent(e.progress),
+        [e.id, e.owner, e.name, e.parent_id, e.state.value, None if e.progress is None else Percent(e.progress),
          e.start_time, e.end_time, None, e.searcher_metric, e.best_metric]
         for e in found
     ]  # fmt: skip
@@ -71,17 +67,17 @@ def experiments(
 def trials(found: Sequence[Trial], *, with_experiment: bool = False) -> Table:
     """The list of trials."""
     columns = [*TRIAL[:1], Column("Experiment ID"), *TRIAL[1:]] if with_experiment else TRIAL
-    rows = []
+    rows: list[list[Any]] = []
     for t in found:
-        row = [t.id, str(t.state), t.hparams, t.start_time, t.end_time, t.total_batches, t.searcher_metric, t.best_metric]
-        rows.append([row[0], t.experiment_id, *row[1:]] if with_experiment else row)
+        row = [t.state.value, t.hparams, t.start_time, t.end_time, t.total_batches, t.searcher_metric, t.best_metric]
+        rows.append([t.id, t.experiment_id, *row] if with_experiment else [t.id, *row])
     return Table(columns, rows)
 
 
 def checkpoints(found: Sequence[Checkpoint]) -> Table:
     """The list of checkpoints."""
     rows = [
-        [c.trial_id, c.steps, str(c.state), c.searcher_metric, c.uuid, sorted(c.resources or {}), Bytes(c.size)]
+        [c.trial_id, c.steps_completed, c.state.value, c.searcher_metric, c.uuid, sorted(c.resources), Bytes(c.size)]
         for c in found
     ]
     return Table(CHECKPOINT, rows)

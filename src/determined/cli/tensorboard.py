@@ -59,7 +59,9 @@ def find_trials(experiments: Sequence[int], trials: Sequence[int]) -> list[Trial
         room = MOST_TRIALS - len(chosen)
         found = client.get_experiment(number).best_trials(room + 1)
         if len(found) > room:
-            terminal.say(f"Experiment {number} has more trials than TensorBoard can show well: these are its best {room}.")
+            terminal.say(
+                f"Experiment {number} has more trials than TensorBoard can show well: these are its best {room}."
+            )
         chosen += found[:room]
     return chosen[:MOST_TRIALS]
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli import options, tables, terminal
+from determined.cli import fetching, finding, options, tables, terminal
 from determined.cli.connection import connect
 from determined.cli.groups import Group, Late
 from determined.cli.logs import show_logs
 from determined.cli.render import Column, Table, show_json
 from determined.cli.workloads import workloads
 
+if TYPE_CHECKING:
+    from determined.client import Trial
+
+OF_THE_MACHINE = {"gpu", "cpu", "memory", "disk", "network"}
 LATE = {"plot": Late("determined.cli.trial_plot:plot", "Draw curves in the terminal, or into a file.")}
 WORKLOAD = ["# of Batches", "Report Time", "Checkpoint", "Checkpoint UUID", "Checkpoint Metadata", "Validation Metrics"]
 
@@ -30,7 +35,7 @@ def trial() -> None:
 @options.forms
 def list_trials(experiment_id: int | None, last: int | None, limit: int | None, offset: int, form: str) -> None:
     """List trials, the newest last."""
-    found = tables.find_trials(connect(), experiment_id=experiment_id, last=last)
+    found = finding.trials(connect(), experiment_id=experiment_id, last=last)
     tables.trials(found[offset:][:limit], with_experiment=True).show(form)
 
 
@@ -40,9 +45,7 @@ def list_trials(experiment_id: int | None, last: int | None, limit: int | None, 
 @click.option("--metrics-summary", is_flag=True, help="Only the summary of its metrics.")
 @options.paging(default=1000)
 @options.forms
-def describe(
-    trial_id: int, metrics: bool, metrics_summary: bool, limit: int | None, offset: int, form: str
-) -> None:
+def describe(trial_id: int, metrics: bool, metrics_summary: bool, limit: int | None, offset: int, form: str) -> None:
     """Show a trial, and what it did at each step."""
     found = connect().get_trial(trial_id)
     if metrics_summary:
@@ -50,7 +53,16 @@ def describe(
         return
     header = Table(
         [Column(t) for t in ("Experiment ID", "State", "H-Params", "Summary Metrics", "Started", "Ended")],
-        [[found.experiment_id, str(found.state), found.hparams, found.summary_metrics, found.start_time, found.end_time]],
+        [
+            [
+                found.experiment_id,
+                str(found.state),
+                found.hparams,
+                found.summary_metrics,
+                found.start_time,
+                found.end_time,
+            ]
+        ],
         f"Trial {trial_id}",
     )
     steps = workloads(found)[offset:][:limit]
@@ -95,18 +107,21 @@ def logs(trial_id: int, **filters: Any) -> None:
 def metrics(trial_id: int, group: str | None, names: tuple[str, ...], form: str) -> None:
     """Print what the trial reported, a row for each report."""
     found = connect().get_trial(trial_id)
-    known = tables.metric_names(found, group)
+    groups = [group] if group else [name for name in found.metric_names() if name not in OF_THE_MACHINE]
+    known = list(dict.fromkeys(name for each in groups for name in found.metric_names().get(each, ())))
     wanted = [name for name in known if not names or name in names]
     if missing := [name for name in names if name not in known]:
         raise click.ClickException(
             f"Trial {trial_id} reported no {missing[0]!r}. It reported: {', '.join(known) or 'nothing'}."
         )
     columns = [Column("# of Batches", "steps_completed"), Column("Group"), Column("Time", rank=1)]
-    Table([*columns, *(Column(name, name) for name in wanted)], _reports(found, group, wanted)).show(form)
+    Table([*columns, *(Column(name, name) for name in wanted)], _reports(found, groups, wanted)).show(form)
 
 
-def _reports(found: Any, group: str | None, names: list[str]) -> Iterator[list[Any]]:
-    for report in tables.reports(found, group):
+def _reports(found: Trial, groups: list[str], names: list[str]) -> Iterator[list[Any]]:
+    """The reports of all groups in order of steps, each read from the store as it is printed."""
+    streams = [found.metrics(group) for group in groups]
+    for report in heapq.merge(*streams, key=lambda report: report.steps_completed or 0):
         if any(name in report.metrics for name in names):
             yield [report.steps_completed, report.group, report.end_time, *(report.metrics.get(name) for name in names)]
 
@@ -128,12 +143,14 @@ def download(trial_id: int, output_dir: str | None, quiet: bool, **which: Any) -
         raise click.UsageError(
             "--sort-by and --smaller-is-better go together, and with --best.", click.get_current_context()
         )
-    chosen = tables.choose_checkpoint(connect().get_trial(trial_id), **which)
-    tables.download_one(chosen, output_dir, quiet=quiet)
+    chosen = connect().get_trial(trial_id).select_checkpoint(**which)
+    fetching.download_one(chosen, output_dir, quiet=quiet)
 
 
 @trial.verb("stop")
-@click.argument("ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True, shell_complete=options.trial_ids)
+@click.argument(
+    "ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True, shell_complete=options.trial_ids
+)
 def stop(ids: tuple[list[int], ...]) -> None:
     """Ask running trials to save a checkpoint at the next safe point, and leave."""
     client = connect()

@@ -28,13 +28,20 @@ KINDS = (".svg", ".html", ".png")
 @click.argument(
     "ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True, shell_complete=options.trial_ids
 )
-@click.option("-m", "--metric", "names", multiple=True, metavar="NAME", help="Such as loss or validation.loss. Repeatable.")
+@click.option(
+    "-m", "--metric", "names", multiple=True, metavar="NAME", help="Such as loss or validation.loss. Repeatable."
+)
 @click.option("-o", "--output", metavar="FILE", help="Draw into FILE: .svg, .html or .png.")
 @click.option("--log", "log_y", is_flag=True, help="Logarithmic heights.")
 @click.option("--from", "first", type=int, metavar="STEPS", help="Begin at this step.")
 @click.option("--to", "last", type=int, metavar="STEPS", help="End at this step.")
 def plot(
-    ids: tuple[list[int], ...], names: tuple[str, ...], output: str | None, log_y: bool, first: int | None, last: int | None
+    ids: tuple[list[int], ...],
+    names: tuple[str, ...],
+    output: str | None,
+    log_y: bool,
+    first: int | None,
+    last: int | None,
 ) -> None:
     """Draw the curves of trials ID... over each other.
 
@@ -91,7 +98,7 @@ def figure_of(
         known = sorted({f"{g}.{n}" for trial in trials for g, names in reported(trial).items() for n in names})
         raise click.ClickException(f"{_of(trials)} reported no {wanted!r}. There is: {', '.join(known) or 'nothing'}.")
     groups = {group for _, group, _ in chosen}
-    curves = []
+    curves: list[Curve] = []
     for trial, group, name in chosen:
         data = trial.curve(name, group, buckets=buckets, first=first, last=last)
         label = f"trial {trial.id} {group}" if len(groups) > 1 else f"trial {trial.id}"
@@ -136,7 +143,9 @@ def _note(data: client.Curve) -> str:
         return odd.strip()
     last = next(y for y in reversed(data.mean) if y is not None)
     lowest, highest = min(seen), max(tops)
-    return f"last {number(last)}   min {number(lowest[0])} at {lowest[1]}   max {number(highest[0])} at {highest[1]}{odd}"
+    return (
+        f"last {number(last)}   min {number(lowest[0])} at {lowest[1]}   max {number(highest[0])} at {highest[1]}{odd}"
+    )
 
 
 def _of(trials: Sequence[client.Trial]) -> str:

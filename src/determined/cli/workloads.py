@@ -36,12 +36,12 @@ def workloads(trial: Trial) -> list[Workload]:
     def at(steps: int) -> Workload:
         return found.setdefault(steps, Workload(trial.id, steps))
 
-    for report in trial.iter_metrics("training"):
-        at(report.steps_completed).training = report.metrics
-        at(report.steps_completed).training_time = report.end_time
-    for report in trial.iter_metrics("validation"):
-        at(report.steps_completed).validation = report.metrics
-        at(report.steps_completed).validation_time = report.end_time
+    for report in trial.metrics("training"):
+        step = at(report.steps_completed or 0)
+        step.training, step.training_time = report.metrics, report.end_time
+    for report in trial.metrics("validation"):
+        step = at(report.steps_completed or 0)
+        step.validation, step.validation_time = report.metrics, report.end_time
     for checkpoint in trial.all_checkpoints():
-        at(checkpoint.steps).checkpoint = checkpoint
+        at(checkpoint.steps_completed).checkpoint = checkpoint
     return [found[steps] for steps in sorted(found)]
