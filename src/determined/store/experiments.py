@@ -18,7 +18,17 @@ TERMINAL = frozenset({"COMPLETED", "CANCELED", "ERROR"})
 """States in which nothing runs, and nothing will unless somebody asks for it."""
 
 _LISTING = "det experiment ls"
-_KEPT_BY_US = {"id", "state", "state_reason", "deleted_at", "checkpoint_size", "checkpoint_count", "unmanaged", "owner"}
+_KEPT_BY_US = {
+    "id",
+    "uuid",
+    "state",
+    "state_reason",
+    "deleted_at",
+    "checkpoint_size",
+    "checkpoint_count",
+    "unmanaged",
+    "owner",
+}
 _SETTABLE = frozenset(experiments.c.keys()) - _KEPT_BY_US - {"external_experiment_id"}
 _HEAVY = ("config", "original_config", "searcher_snapshot", "warnings")
 
@@ -28,6 +38,7 @@ class ExperimentRow:
     """An experiment. The bulky fields (`config` and below) are None in what `find` returns."""
 
     id: int
+    uuid: str
     name: str
     state: str
     state_reason: str

@@ -13,6 +13,7 @@ A number column that is null may have been a NaN: SQLite cannot tell them apart,
 from __future__ import annotations
 
 import datetime
+import uuid
 from typing import Any
 
 import sqlalchemy as sa
@@ -140,6 +141,8 @@ experiments = sa.Table(
     "experiments",
     metadata,
     _id(),
+    # The same wherever it is exported to.
+    sa.Column("uuid", sa.Text, nullable=False, unique=True, default=lambda: str(uuid.uuid4())),
     sa.Column("project_id", Id, sa.ForeignKey("projects.id"), nullable=False, default=1),
     sa.Column("parent_id", Id, sa.ForeignKey("experiments.id", ondelete="SET NULL")),
     sa.Column("owner", Words, nullable=False),

@@ -98,6 +98,7 @@ def upgrade() -> None:
     op.create_table(
         "experiments",
         sa.Column("id", ID, autoincrement=True, nullable=False),
+        sa.Column("uuid", sa.Text(), nullable=False),
         sa.Column("project_id", ID, nullable=False),
         sa.Column("parent_id", ID, nullable=True),
         sa.Column("owner", sa.Text(), nullable=False),
@@ -133,6 +134,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_experiments_project_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_experiments")),
         sa.UniqueConstraint("external_experiment_id", name=op.f("uq_experiments_external_experiment_id")),
+        sa.UniqueConstraint("uuid", name=op.f("uq_experiments_uuid")),
         sqlite_autoincrement=True,
     )
     op.create_index(op.f("ix_experiments_code_snapshot_id"), "experiments", ["code_snapshot_id"], unique=False)
