@@ -36,6 +36,13 @@ class Session:
         self._settled_at: float | None = None
 
     @property
+    def place_name(self) -> str:
+        """Where the store is, for people; it may not be open yet."""
+        from determined.store.place import find_place
+
+        return str(find_place(self._place))
+
+    @property
     def store(self) -> Store:
         """The open store."""
         with self._lock:

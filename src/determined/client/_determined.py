@@ -1,0 +1,401 @@
+"""`Determined`: one client of one store, with everything that can be looked up or made in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from determined.client import _sorting
+from determined.client._checkpoint import Checkpoint
+from determined.client._enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy
+from determined.client._experiment import Experiment
+from determined.client._listing import Listing
+from determined.client._metrics import Metrics, TrialMetrics
+from determined.client._model import Model
+from determined.client._session import Session, place_of
+from determined.client._store import StoreCommands
+from determined.client._trial import Trial
+from determined.client._workspace import Workspace
+from determined.errors import NoController
+
+if TYPE_CHECKING:
+    from determined.store.experiments import ExperimentFilter
+
+
+class Determined:
+    """A client of one store. Nothing is opened before it is needed.
+
+    Args:
+        master: A store, for older scripts; leave it out for the one of this machine.
+        user: Who works here, for what is made; the user of this machine if None.
+        password: Accepted for older scripts, and ignored, like the next three: a store needs no login of ours.
+        cert_path: Ignored.
+        cert_name: Ignored.
+        noverify: Ignored.
+        store: The store: a file, `sqlite:///...`, `postgresql://...`, or a directory with a `determined.db` in it.
+            None is `$DET_STORE`, else the data directory's own.
+
+    Example::
+
+        with Determined(store="runs.db") as runs:
+            for experiment in runs.list_experiments():
+                print(experiment.id, experiment.name, experiment.best_metric)
+    """
+
+    def __init__(
+        self,
+        master: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        cert_path: str | None = None,
+        cert_name: str | None = None,
+        noverify: bool = False,
+        *,
+        store: str | os.PathLike[str] | None = None,
+    ) -> None:
+        del password, cert_path, cert_name, noverify
+        self._session = Session(place_of(master, store), user=user)
+
+    def __repr__(self) -> str:
+        return f"Determined({self._session.place_name})"
+
+    def __enter__(self) -> Determined:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what is open; using the client again opens it again."""
+        self._session.close()
+
+    @property
+    def user(self) -> str:
+        """Who works here."""
+        return self._session.user
+
+    @property
+    def store(self) -> StoreCommands:
+        """The store itself: its size, whether it is intact, export and import.
+
+        Example::
+
+            client.connect().store.check()
+        """
+        return StoreCommands(self._session)
+
+    # Experiments, trials, checkpoints.
+
+    def create_experiment(
+        self,
+        config: str | Path | dict[str, Any],
+        model_dir: str | os.PathLike[str] | None = None,
+        includes: Sequence[str | os.PathLike[str]] | None = None,
+        project_id: int | None = None,
+        template: str | None = None,
+        *,
+        paused: bool = False,
+    ) -> Experiment:
+        """Submit an experiment. There is no controller yet that would run it.
+
+        Raises:
+            NoController: Always, in this release.
+
+        Example::
+
+            client.create_experiment("experiment.yaml", "model")
+        """
+        del model_dir, includes, project_id, template, paused
+        if not isinstance(config, (str, Path, dict)):
+            raise ValueError(f"config is a {type(config).__name__}. Pass a path of a YAML file, or a dict.")
+        raise NoController(
+            "This release has no controller that could run a submitted experiment. "
+            "Start the script itself: python train.py; it is recorded, and client.get_experiment() finds it."
+        )
+
+    def get_experiment(self, experiment_id: int) -> Experiment:
+        """One experiment.
+
+        Raises:
+            NotFound: There is none of that id.
+
+        Example::
+
+            client.get_experiment(7).name
+        """
+        from determined.store import experiments
+
+        with self._session.read() as conn:
+            return Experiment(self._session, experiments.get(conn, experiment_id))
+
+    def list_experiments(
+        self,
+        sort_by: ExperimentSortBy | None = None,
+        order_by: OrderBy | None = None,
+        experiment_ids: Sequence[int] | None = None,
+        labels: Sequence[str] | None = None,
+        users: Sequence[str] | None = None,
+        states: Sequence[ExperimentState | str] | None = None,
+        name: str | None = None,
+        project_id: int | None = None,
+        *,
+        archived: bool | None = None,
+        deleted: bool = False,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Listing[Experiment]:
+        """Experiments that fit all that is given, by default all of them by id.
+
+        Args:
+            sort_by: Ordered by this.
+            order_by: Which end first.
+            experiment_ids: Only of these ids.
+            labels: Only with all of these labels.
+            users: Only of these owners.
+            states: Only in one of these states.
+            name: Only those with this text in their name, whatever its case.
+            project_id: Only of this project.
+            archived: Only archived ones, or only others.
+            deleted: Only those that were deleted and can be brought back.
+            limit: At most so many.
+            offset: Leave out the first so many.
+
+        Example::
+
+            client.list_experiments(client.ExperimentSortBy.START_TIME, client.OrderBy.DESC, limit=10).to_pandas()
+        """
+        from determined.store import experiments
+
+        which = _filter(
+            states=states,
+            name=name,
+            labels=labels,
+            users=users,
+            project_id=project_id,
+            archived=archived,
+            experiment_ids=experiment_ids,
+            deleted=deleted,
+        )
+        with self._session.read() as conn:
+            rows = experiments.find(
+                conn,
+                which,
+                sort_by=_sorting.experiments_by(ExperimentSortBy(sort_by or ExperimentSortBy.ID)),
+                descending=order_by is not None and OrderBy(order_by) is OrderBy.DESC,
+                limit=limit,
+                offset=offset,
+            )
+        return Listing(Experiment(self._session, row) for row in rows)
+
+    def count_experiments(self, **which: Any) -> int:
+        """How many experiments fit; takes `states`, `name`, `labels`, `users`, `project_id`, `archived` and `deleted`.
+
+        Example::
+
+            client.connect().count_experiments(states=["ERROR"])
+        """
+        from determined.store import experiments
+
+        with self._session.read() as conn:
+            return experiments.count(conn, _filter(**which))
+
+    def undelete_experiment(self, experiment_id: int) -> Experiment:
+        """Bring back an experiment that was deleted a short while ago.
+
+        Example::
+
+            client.connect().undelete_experiment(7)
+        """
+        from determined.store import experiments
+
+        with self._session.write() as conn:
+            experiments.undelete(conn, experiment_id)
+            row = experiments.get(conn, experiment_id)
+        return Experiment(self._session, row)
+
+    def get_trial(self, trial_id: int) -> Trial:
+        """One trial.
+
+        Example::
+
+            client.get_trial(12).hparams
+        """
+        from determined.store import trials
+
+        with self._session.read() as conn:
+            return Trial(self._session, trials.get(conn, trial_id))
+
+    def get_checkpoint(self, uuid: str) -> Checkpoint:
+        """One checkpoint, by its id or by as much of its beginning as only it has.
+
+        Example::
+
+            client.get_checkpoint("f57e2b").training.hparams
+        """
+        from determined.store import checkpoints
+
+        with self._session.read() as conn:
+            return Checkpoint(self._session, checkpoints.get(conn, checkpoints.complete_uuid(conn, uuid)))
+
+    def iter_trials_metrics(self, trial_ids: Sequence[int], group: str) -> Iterator[TrialMetrics]:
+        """The reports of several trials, by trial and in order of steps.
+
+        Example::
+
+            best = min(client.iter_trials_metrics([1, 2], "validation"), key=lambda report: report.metrics["loss"])
+        """
+        return iter(self.metrics(trial_ids, group))
+
+    def metrics(self, trial_ids: Sequence[int], group: str | None = None) -> Metrics:
+        """The same, to loop over more than once or to make a table of.
+
+        Example::
+
+            client.connect().metrics([1, 2], "validation").to_pandas().pivot(
+                index="steps_completed", columns="trial_id", values="loss")
+        """
+        return Metrics(self._session, trial_ids, group)
+
+    # The model registry.
+
+    def create_model(
+        self,
+        name: str,
+        description: str = "",
+        metadata: dict[str, Any] | None = None,
+        labels: Sequence[str] | None = None,
+        workspace_name: str | None = None,
+    ) -> Model:
+        """Add a model to the registry.
+
+        Raises:
+            InvalidValue: The name is blank, only digits, or has two spaces in a row, a `/` or a `\\`.
+            Refused: There is a model of that name.
+
+        Example::
+
+            client.create_model("digits", labels=["vision"])
+        """
+        from determined.store import models, places
+
+        with self._session.write() as conn:
+            workspace = places.find_workspace(conn, workspace_name) if workspace_name is not None else None
+            row = models.create(
+                conn,
+                name,
+                owner=self.user,
+                description=description,
+                metadata=metadata,
+                labels=labels or (),
+                workspace_id=workspace.id if workspace else 1,
+            )
+        return Model(self._session, row)
+
+    def get_model(self, identifier: str | int) -> Model:
+        """A model by its name or its id.
+
+        Example::
+
+            client.get_model("digits").get_version()
+        """
+        from determined.store import models
+
+        if isinstance(identifier, str) and identifier.isdigit():  # no name is only digits
+            identifier = int(identifier)
+        with self._session.read() as conn:
+            return Model(self._session, models.get(conn, identifier))
+
+    def list_models(
+        self,
+        sort_by: ModelSortBy = ModelSortBy.NAME,
+        order_by: OrderBy = OrderBy.ASC,
+        name: str | None = None,
+        description: str | None = None,
+        model_id: int | None = None,
+        workspace_names: Sequence[str] | None = None,
+        workspace_ids: Sequence[int] | None = None,
+    ) -> Listing[Model]:
+        """Models that fit all that is given; `name` and `description` are parts of them, whatever their case.
+
+        Example::
+
+            [model.name for model in client.list_models(name="digit")]
+        """
+        from determined.store import models, places
+
+        with self._session.read() as conn:
+            ids = list(workspace_ids) if workspace_ids is not None else None
+            if workspace_names is not None:
+                ids = [*(ids or []), *(places.find_workspace(conn, given).id for given in workspace_names)]
+            rows = models.find(
+                conn,
+                name=name,
+                description=description,
+                model_id=model_id,
+                workspace_ids=ids,
+                sort_by=_sorting.models_by(ModelSortBy(sort_by)),
+                descending=OrderBy(order_by) is OrderBy.DESC,
+            )
+        return Listing(Model(self._session, row) for row in rows)
+
+    def get_model_labels(self) -> list[str]:
+        """The labels of all models, the most used first."""
+        from determined.store import models
+
+        with self._session.read() as conn:
+            return models.labels_in_use(conn)
+
+    # Workspaces.
+
+    def get_workspace(self, name: str) -> Workspace:
+        """A workspace by its name."""
+        from determined.store import places
+
+        with self._session.read() as conn:
+            return Workspace(self._session, places.find_workspace(conn, name))
+
+    def list_workspaces(self) -> Listing[Workspace]:
+        """All workspaces, the oldest first."""
+        from determined.store import places
+
+        with self._session.read() as conn:
+            return Listing(Workspace(self._session, row) for row in places.list_workspaces(conn))
+
+    def create_workspace(self, name: str) -> Workspace:
+        """Add a workspace.
+
+        Example::
+
+            client.create_workspace("vision")
+        """
+        from determined.store import places
+
+        with self._session.write() as conn:
+            row = places.find_workspace(conn, places.create_workspace(conn, name))
+        return Workspace(self._session, row)
+
+    def delete_workspace(self, name: str) -> None:
+        """Remove a workspace and its projects; refused while something is filed in it."""
+        from determined.store import places
+
+        with self._session.write() as conn:
+            places.delete_workspace(conn, name)
+
+
+def _filter(
+    *,
+    states: Sequence[ExperimentState | str] | None = None,
+    users: Sequence[str] | None = None,
+    experiment_ids: Sequence[int] | None = None,
+    **same: Any,
+) -> ExperimentFilter:
+    """The store's filter; the rest has the same names there."""
+    from determined.store.experiments import ExperimentFilter
+
+    words = None if states is None else [str(ExperimentState(state)) for state in states]
+    return ExperimentFilter(states=words, owners=users, ids=experiment_ids, **same)

@@ -1,0 +1,298 @@
+"""The model registry: models by name, and checkpoints that are their versions."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from determined.client._checkpoint import Checkpoint
+from determined.client._enums import OrderBy
+from determined.client._listing import Listing
+from determined.client._metrics import Metrics, TrialMetrics
+from determined.client._session import Session
+
+if TYPE_CHECKING:
+    from determined.store.models import ModelRow, ModelVersionRow
+
+
+class Model:
+    """A model of the registry. Fields are as they were when it was read; `reload()` reads it again.
+
+    Example::
+
+        model = client.create_model("digits", description="handwriting")
+        model.register_version(experiment.top_checkpoint().uuid)
+    """
+
+    model_id: int
+    name: str
+    description: str
+    notes: str
+    metadata: dict[str, Any]
+    labels: list[str]
+    workspace_id: int
+    username: str
+    archived: bool
+    creation_time: datetime.datetime
+    last_updated_time: datetime.datetime
+    num_versions: int
+
+    def __init__(self, session: Session, row: ModelRow) -> None:
+        self._session = session
+        self._take(row)
+
+    def _take(self, row: ModelRow) -> None:
+        self.model_id, self.name, self.description, self.notes = row.id, row.name, row.description, row.notes
+        self.metadata, self.labels = row.metadata, list(row.labels)
+        self.workspace_id, self.username, self.archived = row.workspace_id, row.owner, row.archived
+        self.creation_time, self.last_updated_time = row.creation_time, row.last_updated_time
+        self.num_versions = row.num_versions
+
+    def __repr__(self) -> str:
+        return f"Model({self.model_id}, {self.name!r}, {self.num_versions} versions)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data.
+
+        Example::
+
+            json.dumps(model.to_dict(), default=str)
+        """
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def reload(self) -> None:
+        """Read the fields again."""
+        from determined.store import models
+
+        with self._session.read() as conn:
+            self._take(models.get(conn, self.model_id))
+
+    def get_version(self, version: int = -1) -> ModelVersion | None:
+        """A version by its number; -1 is the newest, or None if there is none.
+
+        Raises:
+            NotFound: There is no version of that number.
+
+        Example::
+
+            model.get_version().checkpoint.download()
+        """
+        from determined.store import models
+
+        with self._session.read() as conn:
+            if version == -1:
+                found = models.versions(conn, self.model_id)
+                row = found[0] if found else None
+            else:
+                row = models.get_version(conn, self.model_id, version)
+        return None if row is None else ModelVersion(self._session, row, self.name)
+
+    def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> Listing[ModelVersion]:
+        """Its versions, the newest first.
+
+        Example::
+
+            [version.model_version for version in model.list_versions()]
+        """
+        from determined.store import models
+
+        with self._session.read() as conn:
+            rows = models.versions(conn, self.model_id, descending=OrderBy(order_by) is OrderBy.DESC)
+        return Listing(ModelVersion(self._session, row, self.name) for row in rows)
+
+    def get_versions(self, order_by: OrderBy = OrderBy.DESC) -> Listing[ModelVersion]:
+        """An older name of `list_versions`."""
+        return self.list_versions(order_by)
+
+    def register_version(
+        self,
+        checkpoint_uuid: str,
+        *,
+        name: str = "",
+        comment: str = "",
+        notes: str = "",
+        metadata: dict[str, Any] | None = None,
+        labels: Sequence[str] = (),
+    ) -> ModelVersion:
+        """Make a complete checkpoint the next version. Its files stay from now on.
+
+        Example::
+
+            model.register_version(checkpoint.uuid, name="first", comment="good on small digits").model_version
+        """
+        from determined.store import models
+
+        with self._session.write() as conn:
+            row = models.register(
+                conn,
+                self.model_id,
+                checkpoint_uuid,
+                owner=self._session.user,
+                name=name,
+                comment=comment,
+                notes=notes,
+                metadata=metadata,
+                labels=labels,
+            )
+        self.reload()
+        return ModelVersion(self._session, row, self.name)
+
+    def add_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Set top-level keys of its metadata.
+
+        Example::
+
+            model.add_metadata({"licence": "MIT"})
+        """
+        self._change(lambda row: {"metadata": {**row.metadata, **metadata}})
+
+    def remove_metadata(self, keys: Sequence[str]) -> None:
+        """Take top-level keys of its metadata away."""
+        self._change(lambda row: {"metadata": {k: v for k, v in row.metadata.items() if k not in keys}})
+
+    def set_labels(self, labels: Sequence[str]) -> None:
+        """Replace its labels."""
+        self._change(lambda _: {"labels": list(labels)})
+
+    def set_description(self, description: str) -> None:
+        """Describe it in a line."""
+        self._change(lambda _: {"description": description})
+
+    def set_notes(self, notes: str) -> None:
+        """Keep notes with it."""
+        self._change(lambda _: {"notes": notes})
+
+    def move_to_workspace(self, workspace_name: str) -> None:
+        """Move it to another workspace.
+
+        Example::
+
+            model.move_to_workspace("vision")
+        """
+        from determined.store import places
+
+        with self._session.read() as conn:
+            workspace_id = places.find_workspace(conn, workspace_name).id
+        self._change(lambda _: {"workspace_id": workspace_id})
+
+    def archive(self) -> None:
+        """Take it out of use: it cannot be edited, nor get versions."""
+        self._change(lambda _: {"archived": True})
+
+    def unarchive(self) -> None:
+        """Take it back into use."""
+        self._change(lambda _: {"archived": False})
+
+    def _change(self, change: Callable[[ModelRow], dict[str, Any]]) -> None:
+        from determined.store import models
+
+        with self._session.write() as conn:
+            models.update(conn, self.model_id, **change(models.get(conn, self.model_id)))
+            row = models.get(conn, self.model_id)
+        self._take(row)
+
+    def delete(self) -> None:
+        """Remove it and its versions. The checkpoints stay, and may be removed from now on."""
+        from determined.store import models
+
+        with self._session.write() as conn:
+            models.delete(conn, self.model_id)
+
+
+class ModelVersion:
+    """A version of a model: a checkpoint with a number.
+
+    Example::
+
+        version = client.get_model("digits").get_version(2)
+        version.checkpoint.download()
+    """
+
+    model_id: int
+    model_name: str
+    model_version: int
+    checkpoint_uuid: str
+    name: str
+    comment: str
+    notes: str
+    metadata: dict[str, Any]
+    labels: list[str]
+    username: str
+    creation_time: datetime.datetime
+    last_updated_time: datetime.datetime
+
+    def __init__(self, session: Session, row: ModelVersionRow, model_name: str) -> None:
+        self._session = session
+        self.model_name = model_name
+        self._take(row)
+
+    def _take(self, row: ModelVersionRow) -> None:
+        self.model_id, self.model_version, self.checkpoint_uuid = row.model_id, row.version, row.checkpoint_uuid
+        self.name, self.comment, self.notes = row.name, row.comment, row.notes
+        self.metadata, self.labels, self.username = row.metadata, list(row.labels), row.owner
+        self.creation_time, self.last_updated_time = row.creation_time, row.last_updated_time
+        self._checkpoint: Checkpoint | None = None
+
+    def __repr__(self) -> str:
+        return f"ModelVersion({self.model_name!r}, {self.model_version}, {self.checkpoint_uuid!r})"
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint it is."""
+        if self._checkpoint is None:
+            from determined.store import checkpoints
+
+            with self._session.read() as conn:
+                self._checkpoint = Checkpoint(self._session, checkpoints.get(conn, self.checkpoint_uuid))
+        return self._checkpoint
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def reload(self) -> None:
+        """Read the fields again."""
+        from determined.store import models
+
+        with self._session.read() as conn:
+            self._take(models.get_version(conn, self.model_id, self.model_version))
+
+    def set_name(self, name: str) -> None:
+        """Give it a name beside its number.
+
+        Example::
+
+            version.set_name("shipped in May")
+        """
+        self._change(name=name)
+
+    def set_notes(self, notes: str) -> None:
+        """Keep notes with it."""
+        self._change(notes=notes)
+
+    def _change(self, **fields: Any) -> None:
+        from determined.store import models
+
+        with self._session.write() as conn:
+            models.update_version(conn, self.model_id, self.model_version, **fields)
+            row = models.get_version(conn, self.model_id, self.model_version)
+        self._take(row)
+
+    def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
+        """What was reported at the steps of its checkpoint.
+
+        Example::
+
+            [report.metrics for report in version.iter_metrics("validation")]
+        """
+        checkpoint = self.checkpoint
+        here = checkpoint.steps_completed
+        return iter(Metrics(self._session, [checkpoint.trial_id], group, first=here, last=here))
+
+    def delete(self) -> None:
+        """Remove it. Its number is not used again, and its checkpoint may be removed from now on."""
+        from determined.store import models
+
+        with self._session.write() as conn:
+            models.delete_version(conn, self.model_id, self.model_version)
