@@ -96,6 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=20, help="how long to train in all (default: %(default)s)")
     parser.add_argument("--latest-checkpoint", metavar="ID", help="go on from this id, directory, 'latest' or 'best'")
+    parser.add_argument("--lr", type=float, default=HPARAMS["lr"], help="how fast it learns (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="decides everything random (default: %(default)s)")
     parser.add_argument("--test", action="store_true", help="train one batch, to see that everything works")
     parser.add_argument("--verbose", action="store_true", help="show what happens as log lines")
@@ -103,7 +104,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format=determined.LOG_FORMAT)
     torch.set_num_threads(1)  # quickest for a model as small as this
 
-    with pytorch.init(hparams=HPARAMS, exp_conf=CONFIG, seed=args.seed) as context:
+    with pytorch.init(hparams={**HPARAMS, "lr": args.lr}, exp_conf=CONFIG, seed=args.seed) as context:
         trial = DigitsTrial(context)
         trainer = pytorch.Trainer(trial, context)
         trainer.fit(
