@@ -75,6 +75,7 @@ class Player:
         self.live: list[str] = []
         self.running: set[str] = set()
         self.stopped: set[str] = set()
+        self.ended: set[str] = set()
         self.events: list[Event] = []
         self.actions: list[list[Action]] = []
         self.end: Shutdown | None = None
@@ -92,6 +93,8 @@ class Player:
         if isinstance(event, TrialExited) and event.request_id in self.live:
             self.live.remove(event.request_id)
             self.running.discard(event.request_id)
+        if isinstance(event, TrialExitedEarly):
+            self.ended.add(event.request_id)
         self.events.append(event)
         actions = self.searcher.handle(event)
         self.actions.append(actions)
@@ -117,6 +120,10 @@ class Player:
             assert not isinstance(action, Pause) or action.request_id in self.running
             assert not isinstance(action, Resume) or action.request_id not in self.running
             (self.running.add if isinstance(action, Resume) else self.running.discard)(action.request_id)
+
+    def unpaused(self) -> list[str]:
+        """Trials that will exit by themselves: all that live, except those that wait in a pause."""
+        return [trial for trial in self.live if trial in self.running | self.stopped | self.ended]
 
     def exits(self, request_id: str, reason: ExitedReason | None = None) -> list[Action]:
         early = [] if reason is None else self.do(TrialExitedEarly(request_id, reason))
