@@ -99,13 +99,29 @@ class Turns:
     since: int | None = None
 
     def switch(self) -> None:
-        now = time.thread_time_ns()
-        if self.since is not None:
-            self.mine.append(now - self.since)
+        self.pause()
         started = time.thread_time_ns()
         next(self.other)
         self.since = time.thread_time_ns()
         self.theirs.append(self.since - started)
+
+    def pause(self) -> None:
+        if self.since is not None:
+            self.mine.append(time.thread_time_ns() - self.since)
+        self.since = None
+
+
+class WholeValidations(pytorch.PyTorchCallback):
+    """What begins and ends a validation counts; the training between two of them does not."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+
+    def on_validation_start(self) -> None:
+        self.turns.since = time.thread_time_ns()
+
+    def on_validation_end(self, metrics: dict[str, Any]) -> None:
+        self.turns.pause()
 
 
 class Trial(pytorch.PyTorchTrial):
@@ -123,6 +139,9 @@ class Trial(pytorch.PyTorchTrial):
 
     def build_validation_data_loader(self) -> Any:
         return [BATCHES[index % len(BATCHES)] for index in range(max(self.validation_batches, 1))]
+
+    def build_callbacks(self) -> dict[str, pytorch.PyTorchCallback]:
+        return {"turns": WholeValidations(self.turns)} if self.validation_batches else {}
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         if batch_idx % TURN == 0 and not self.validation_batches:
@@ -156,19 +175,17 @@ def train(batches: int, metrics: int) -> list[str]:
 
 
 def validate(batches: int, rounds: int) -> list[str]:
-    """A row of the table: one validation after each of a few batches. What begins and ends one counts too."""
-    turns = Turns(validate_by_hand(batches))
+    """A row of the table: whole validations, one after each batch."""
+    turns: Any = Turns(validate_by_hand(batches))
     with pytorch.init(seed=0) as context:
         before = time.process_time_ns() - time.thread_time_ns()
         pytorch.Trainer(Trial(context, turns, batches=batches), context).fit(
             max_length=pytorch.Batch(rounds), checkpoint_policy="none", validation_period=pytorch.Batch(1)
         )
     behind = time.process_time_ns() - time.thread_time_ns() - before
-    per_validation = batches // TURN
-    for name in ("mine", "theirs"):  # whole validations, from one's first batch to the next one's
-        taken = getattr(turns, name)
-        whole = [sum(taken[i : i + per_validation]) for i in range(0, len(taken) - per_validation, per_validation)]
-        setattr(turns, name, [each / per_validation for each in whole])
+    count = batches // TURN
+    turns.mine = [sum(turns.mine[i : i + count + 1]) / count for i in range(0, len(turns.mine), count + 1)]
+    turns.theirs = [sum(turns.theirs[i : i + count]) / count for i in range(0, len(turns.theirs), count)]
     return row("validation, 3 metrics", turns, behind / batches / rounds)
 
 

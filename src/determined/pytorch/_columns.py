@@ -115,7 +115,7 @@ class Rows:
         try:
             for name, dtype, append in self._appends:
                 value = metrics[name]
-                if type(value) is Tensor and value.dtype is dtype and value.ndim == 0 and value.is_cpu:
+                if type(value) is Tensor and value.dtype is dtype and value.ndim == 0:  # on the CPU, like the first
                     append(value.item())
                 elif isinstance(value, Tensor):
                     # A fresh result of this batch can be kept as it is. A view would keep its base alive, what needs
@@ -131,7 +131,7 @@ class Rows:
             return
         if self._validation:
             self._weights.append(records)
-        if records:
+        elif records:
             self.records += records
         self.batches += 1
         if self.batches == self._fold_at:
@@ -169,6 +169,7 @@ class Rows:
                 self._columns[name].forget(self._limit)
             values.clear()
         if known := [weight for weight in self._weights if weight is not None]:
+            self.records += sum(known)
             self.lengths = (min(*self.lengths, *known, known[0]), max(*self.lengths, *known, known[0]))
         if self._kept is None:
             self._bring_to_host()

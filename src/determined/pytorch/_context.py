@@ -22,7 +22,7 @@ from determined.pytorch._lr_scheduler import LRScheduler, stepping
 from determined.pytorch._models import plain_model
 from determined.pytorch._position import Position
 from determined.pytorch._reducer import _PyTorchReducerContext
-from determined.pytorch._to_device import to_device
+from determined.pytorch._to_device import mover
 from determined.pytorch._writer import EventWriter, all_but_events, everything
 
 logger = logging.getLogger("determined.pytorch")
@@ -119,7 +119,7 @@ class PyTorchTrialContext:
         self._stop_requested = False
         self._logs_to_tensorboard = enable_tensorboard_logging
         self._writer = EventWriter(self.get_tensorboard_path)
-        self._warned_types: set[type] = set()
+        self._place = mover(self.device)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> PyTorchTrialContext:
@@ -517,7 +517,7 @@ class PyTorchTrialContext:
 
     def to_device(self, data: Any) -> Any:
         """A batch with its tensors on this context's device. The loop does this to every batch by itself."""
-        return to_device(data, self.device, self._warned_types)
+        return self._place(data)
 
     # Reducers.
 

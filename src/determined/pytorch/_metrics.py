@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from determined import errors
 from determined.pytorch._columns import Column, Rows, described
@@ -96,9 +95,13 @@ class TrainingWindow:
         """How many batches were added since the last close."""
         return self._rows.batches
 
-    def add(self, metrics: torch.Tensor | Mapping[str, Any], records: int = 0) -> None:
-        """Take in one batch's result: a dict, or a tensor that becomes `loss`. The user's dict is not touched."""
-        self._rows.add(metrics, records)
+    @property
+    def add(self) -> Callable[..., None]:
+        """Takes in one batch's result, a dict or a tensor that becomes `loss`, and its records if they are counted.
+
+        To be looked up once per window. The user's dict is not touched.
+        """
+        return self._rows.add
 
     def close(self, reducers: _PyTorchReducerContext | None = None) -> WindowResult:
         """End the window: average over batches and ranks, run the training reducers, start afresh. Collective."""
@@ -153,9 +156,13 @@ class ValidationPass:
         """How many batches this rank has added."""
         return self._rows.batches
 
-    def add(self, metrics: Mapping[str, Any], records: int | None = None) -> None:
-        """Take in one batch's result, and how many records the batch had (None if nobody knows)."""
-        self._rows.add(metrics, records)
+    @property
+    def add(self) -> Callable[..., None]:
+        """Takes in one batch's result, and how many records the batch had, if anybody knows.
+
+        To be looked up once per validation.
+        """
+        return self._rows.add
 
     def outputs(self) -> list[dict[str, Any]]:
         """This rank's results batch by batch, tensors as numpy; needs `keep_outputs`."""

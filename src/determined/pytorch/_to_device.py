@@ -80,10 +80,20 @@ def to_device(data: Any, device: Any, warned_types: set[type] | None = None) -> 
 
         to_device({"image": np.zeros((32, 8)), "name": ["a"] * 32}, "cuda:0")
     """
-    if type(device) is torch.device and device.type == "cpu" and _lies_on_cpu(data):
-        # The usual batch of a CPU run: nothing to move. A trial may still pop from its batch, so that is its own.
-        return data if type(data) in (torch.Tensor, tuple) else data.copy()
-    return _Move(device, set() if warned_types is None else warned_types)(data, "")
+    return mover(device, warned_types)(data)
+
+
+def mover(device: Any, warned_types: set[type] | None = None) -> Callable[[Any], Any]:
+    """`to_device` for many batches: what there is to know about the device is found out before the first."""
+    move = _Move(device, set() if warned_types is None else warned_types)
+
+    def place(data: Any) -> Any:
+        if move.is_cpu and _lies_on_cpu(data):
+            # The usual batch of a CPU run: nothing to move. A trial may still pop from its batch, so that is its own.
+            return data if type(data) in (torch.Tensor, tuple) else data.copy()
+        return move(data, "")
+
+    return place
 
 
 def _lies_on_cpu(data: Any) -> bool:
@@ -106,13 +116,13 @@ def _lies_on_cpu(data: Any) -> bool:
 class _Move:
     def __init__(self, device: Any, warned_types: set[type]) -> None:
         self._device = device
-        self._is_cpu = torch.device(device).type == "cpu" if isinstance(device, (str, torch.device)) else False
+        self.is_cpu = torch.device(device).type == "cpu" if isinstance(device, (str, torch.device)) else False
         self._warned_types = warned_types
 
     def __call__(self, data: Any, path: str) -> Any:
         kind = type(data)
         if isinstance(data, torch.Tensor):
-            if self._is_cpu or not data.is_pinned():
+            if self.is_cpu or not data.is_pinned():
                 return data.to(self._device)
             return data.to(self._device, non_blocking=True)
         if kind in _PLAIN:
