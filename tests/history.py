@@ -71,6 +71,10 @@ class History:
         self._now += datetime.timedelta(seconds=seconds)
         return self._now
 
+    def catch_up(self) -> None:
+        """From here on, made-up times are those of the clock: a run elsewhere that just reported is not gone."""
+        self._now = datetime.datetime.now(datetime.timezone.utc)
+
     def run(self, name: str = "train.py", *, state: str = "COMPLETED", **what: Any) -> Run:
         """An experiment of one trial: what `python train.py` leaves. See `experiment` and `trial` for the rest."""
         of_trial = {key: what.pop(key) for key in list(what) if key in TRIAL_ARGUMENTS}

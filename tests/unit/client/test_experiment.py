@@ -26,7 +26,7 @@ def test_fields(history: History, runs: Determined) -> None:
 
 def test_a_missing_one_says_how_to_find_others(runs: Determined) -> None:
     """An id that is not there is one sentence with what to type."""
-    with pytest.raises(errors.NotFound, match="There is no experiment 99 .* det experiment ls"):
+    with pytest.raises(errors.NotFound, match=r"There is no experiment 99 .* det experiment ls"):
         runs.get_experiment(99)
 
 
@@ -207,6 +207,7 @@ def test_delete_and_undelete(history: History, runs: Determined) -> None:
 @pytest.mark.parametrize("action", ["activate", "pause", "cancel", "kill"])
 def test_nobody_can_pause_a_plain_run(history: History, runs: Determined, action: str) -> None:
     """P-98: refused with the reason, the process, and what to do instead."""
+    history.catch_up()
     run = history.run(state="RUNNING", node="gpu-7", pid=4711)
     experiment = runs.get_experiment(run.experiment_id)
     told = (
@@ -279,7 +280,7 @@ def test_await_first_trial(history: History, runs: Determined) -> None:
     assert runs.get_experiment(experiment_id).await_first_trial(interval=0.05).experiment_id == experiment_id
     maker.join()
     ended = runs.get_experiment(history.experiment(unmanaged=False, state="ERROR"))
-    with pytest.raises(RuntimeError, match="ended .ERROR. before it had a trial"):
+    with pytest.raises(RuntimeError, match=r"ended .ERROR. before it had a trial"):
         ended.await_first_trial()
 
 
@@ -304,7 +305,7 @@ def test_events_and_names(history: History, runs: Determined) -> None:
 def test_code_of_a_plain_run(history: History, runs: Determined) -> None:
     """A run that was not submitted has no copy of its code, and says where it came from."""
     run = history.run(environment={"git": {"commit": "4f1c22", "dirty": True}})
-    with pytest.raises(errors.Refused, match="no copy of its code.*/home/ada/train.py at git commit 4f1c22"):
+    with pytest.raises(errors.Refused, match=r"no copy of its code.*/home/ada/train.py at git commit 4f1c22"):
         runs.get_experiment(run.experiment_id).download_code()
 
 
