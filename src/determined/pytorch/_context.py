@@ -119,7 +119,6 @@ class PyTorchTrialContext:
         self._stop_requested = False
         self._logs_to_tensorboard = enable_tensorboard_logging
         self._writer = EventWriter(self.get_tensorboard_path)
-        self._place = mover(self.device)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> PyTorchTrialContext:
@@ -514,6 +513,16 @@ class PyTorchTrialContext:
         self.position.current(question)
         if self.position.epoch_length is None:
             raise errors.InternalException(f"{question} has no answer before the training data loader exists.")
+
+    @property
+    def device(self) -> torch.device:
+        """Where models and batches go."""
+        return self._device
+
+    @device.setter
+    def device(self, device: torch.device) -> None:
+        self._device = device
+        self._place = mover(device)
 
     def to_device(self, data: Any) -> Any:
         """A batch with its tensors on this context's device. The loop does this to every batch by itself."""
