@@ -7,10 +7,12 @@ python examples/demo.py --epochs 40
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -35,8 +37,8 @@ class Run:
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         self.directory = directory
-        self._known = set(self._reports())
-        environment = {**os.environ, "DET_HOME": str(directory)}
+        self._before = self._newest_trial()[0]
+        environment = {**os.environ, "DET_HOME": str(directory), "DET_STORE": ""}
         self._process = subprocess.Popen(
             [sys.executable, "train.py", *arguments], cwd=EXAMPLE, env=environment, stdout=subprocess.DEVNULL
         )
@@ -55,18 +57,25 @@ class Run:
     def wait_for(self, batches: int) -> None:
         """Wait until it has reported that many batches."""
         while self._process.poll() is None:
-            for path in set(self._reports()) - self._known:
-                for line in path.read_text().splitlines():
-                    if line.endswith("}") and json.loads(line).get("steps_completed", 0) >= batches:
-                        return
+            trial, trained = self._newest_trial()
+            if trial > self._before and trained >= batches:
+                return
             time.sleep(0.01)
 
     def interrupt(self) -> None:
         """What a cluster does before it takes a machine away, and what Ctrl-C does."""
         self._process.send_signal(signal.SIGTERM)
 
-    def _reports(self) -> list[Path]:
-        return list(self.directory.glob("runs/*/reports.jsonl"))
+    def _newest_trial(self) -> tuple[int, int]:
+        """The id of the newest trial on record, and how many batches it has reported; zeros if there is none."""
+        with contextlib.suppress(sqlite3.Error):
+            record = sqlite3.connect(f"file:{self.directory / 'determined.db'}?mode=ro", uri=True)
+            try:
+                found = record.execute("SELECT id, total_batches FROM trials ORDER BY id DESC LIMIT 1").fetchone()
+            finally:
+                record.close()
+            return found or (0, 0)
+        return 0, 0
 
 
 def newest_checkpoint(directory: Path) -> Path:

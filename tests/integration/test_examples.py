@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests import records
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -110,8 +112,7 @@ def test_char_lm_learns_letters_and_goes_on_between_two_aggregated_batches(home:
     assert out.startswith("      2. Grant of")
     assert len(out) > 300
     straight = state(checkpoints(home)[-1])
-    losses = [json.loads(line) for path in home.glob("runs/*/reports.jsonl") for line in path.read_text().splitlines()]
-    bits = [line["metrics"]["validation_bits"] for line in losses if "validation_bits" in line.get("metrics", {})]
+    bits = [metrics["validation_bits"] for _, metrics in records.reported("validation")]
     assert bits[-1] < 4.5
 
     run(home, example("char_lm"), "--batches", "101")

@@ -41,17 +41,20 @@ def test_rooms_work_without_importing_them_first() -> None:
     assert "torch" not in loaded_after(code)
 
 
-def test_a_run_that_needs_no_torch_loads_none() -> None:
-    """Core alone, reporting and storing a checkpoint, needs neither torch nor SQL."""
+@pytest.mark.parametrize("tracking", ["on", "off"])
+def test_a_run_loads_what_it_needs(tracking: str) -> None:
+    """Core alone, reporting and storing a checkpoint, needs no torch; one that records nothing loads no SQL either."""
     code = (
-        "import os, tempfile; os.environ['DET_HOME'] = tempfile.mkdtemp()\n"
+        f"import os, tempfile; os.environ |= {{'DET_HOME': tempfile.mkdtemp(), 'DET_TRACKING': {tracking!r}}}\n"
         "import determined as det\n"
         "with det.core.init(tensorboard_mode=det.core.TensorboardMode.MANUAL) as c:\n"
         "    c.train.report_training_metrics(1, {'loss': 1.0})\n"
         "    with c.checkpoint.store_path({'steps_completed': 1}) as (path, _):\n"
         "        (path / 'f').write_text('x')\n"
     )
-    assert {"torch", "numpy", "sqlalchemy", "sqlite3"} & loaded_after(code) == set()
+    loaded = loaded_after(code)
+    assert {"torch", "numpy", "alembic", "pydantic"} & loaded == set()
+    assert ("sqlalchemy" in loaded) == ("sqlite3" in loaded) == (tracking == "on")
 
 
 @pytest.mark.parametrize("room", ["determined", "determined.core", "determined.errors", "determined.pytorch"])

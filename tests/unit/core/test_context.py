@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import determined
 from determined import _info, core
 from determined.core import _context
 from determined.store.messages import EarlyExitReport, RunStateReport
+from tests import records
 from tests.fakes import MemoryLink
 from tests.ranks import run_threads
 
@@ -29,7 +29,7 @@ def forgotten() -> Iterator[None]:
 def link(monkeypatch: pytest.MonkeyPatch) -> MemoryLink:
     """The link that core.init() will choose."""
     link = MemoryLink()
-    monkeypatch.setattr(_context, "choose_link", lambda run: link)
+    monkeypatch.setattr(_context, "choose_link", lambda *_: link)
     return link
 
 
@@ -38,11 +38,6 @@ def told(slots: int = 1, **config: object) -> None:
     trial = _info.TrialInfo(1, 1, 7, {}, dict(config))
     rendezvous = _info.RendezvousInfo(["127.0.0.1"], 0, [slots])
     _info.set_cluster_info(_info.ClusterInfo(task_type="TRIAL", _trial_info=trial, _rendezvous_info=rendezvous))
-
-
-def journal(home: Path) -> list[dict[str, object]]:
-    (path,) = home.glob("runs/*/reports.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_a_local_run_has_every_service() -> None:
@@ -172,16 +167,13 @@ def test_how_a_run_ended_is_recorded(link: MemoryLink, error: type[BaseException
 
 
 def test_a_plain_run_leaves_its_metrics_behind(home: Path) -> None:
-    """5.7 Better: the metrics of a local run are in a file, TensorBoard files lie beside, in order."""
+    """5.7 Better: the metrics of a local run are in the store, TensorBoard files lie beside it."""
     with core.init() as context:
         context.train.report_training_metrics(1, {"loss": 0.5})
         context.train.report_validation_metrics(1, {"accuracy": float("inf")})
         path = context.train.get_tensorboard_path()
-    metrics = [line for line in journal(home) if line["report"] == "MetricReport"]
-    assert [(m["group"], m["metrics"]) for m in metrics] == [
-        ("training", {"loss": 0.5}),
-        ("validation", {"accuracy": "Infinity"}),
-    ]
+    assert records.reported("training") == [(1, {"loss": 0.5})]
+    assert records.reported("validation") == [(1, {"accuracy": float("inf")})]
     assert path.parent.parent == home
     assert len(list(path.glob("events*"))) == 1
 

@@ -1,63 +1,94 @@
-"""The journal: one line of JSON per report, whole lines only, in a file of the run."""
+"""Which link a process has, and the journal: what a run keeps in a directory of its own while the store is away."""
 
 from __future__ import annotations
 
-import json
+import datetime
+import math
 import os
 from pathlib import Path
 
 import pytest
 
-from determined import errors
-from determined.core._link import JournalLink, NullLink, choose_link, new_run
-from determined.store.messages import CheckpointReport, MetricReport, StatusReport
+from determined.core._journal import Journal, left_behind, read_reports
+from determined.core._link import NullLink, choose_link, new_run
+from determined.core._record import RunDescription
+from determined.core._store_link import StoreLink
+from determined.store.messages import CheckpointReport, LogLine, MetricReport, Report, StatusReport
+
+WHO = RunDescription("train.py", script="/train.py", hparams={"lr": 0.1})
 
 
-def lines(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "runs" / "one", WHO)
 
 
-def test_each_report_is_a_line(tmp_path: Path) -> None:
-    """Contract 5.7 Better: local metrics are kept in a file of JSON lines, NaN spelled as a string (C-53)."""
-    link = JournalLink(tmp_path / "deep" / "reports.jsonl")
-    link.send([MetricReport("training", {"loss": float("nan")}, 3), CheckpointReport("id", {"a": 1}, {"f": 2})])
-    link.send([StatusReport("done")])
-    first, second, third = lines(link.path)
-    assert (first["report"], first["metrics"], first["steps_completed"]) == ("MetricReport", {"loss": "NaN"}, 3)
-    assert (second["storage_id"], second["resources"]) == ("id", {"f": 2})
-    assert third["status"] == "done"
-    assert str(first["time"]).endswith("+00:00")
+def test_reports_come_back_as_they_were(journal: Journal) -> None:
+    """Decision 4: what could not be delivered is kept whole: values, NaN and times to the microsecond."""
+    when = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
+    reports: list[Report] = [
+        MetricReport("training", {"loss": 0.1, "words": ["a", None]}, 3, {"loss": [0.1, 0.2]}, time=when),
+        CheckpointReport("id", {"a": 1}, {"f": 2}),
+        LogLine("text with \\ and \u2028 and \x00", "stdout", 1),
+    ]
+    journal.keep(reports)
+    journal.keep([MetricReport("training", {"loss": math.nan, "up": math.inf}, 4)])
+    *first, last = journal.waiting()
+    assert first == reports
+    assert isinstance(last, MetricReport)
+    assert math.isnan(float(str(last.metrics["loss"])))
+    assert last.metrics["up"] == math.inf
+    journal.delivered()
+    assert journal.waiting() == []
+    journal.close()
+    assert not journal.directory.exists()
 
 
-def test_half_a_line_is_never_left(tmp_path: Path) -> None:
+def test_half_a_line_is_never_read(journal: Journal) -> None:
     """A write that broke off, as on a full disk, is cut away by the next one."""
-    link = JournalLink(tmp_path / "reports.jsonl")
-    link.send([StatusReport("one")])
-    with link.path.open("a") as file:
+    journal.keep([StatusReport("one")])
+    with journal.path.open("a") as file:
         file.write('{"report": "Sta')  # what a full disk let through of a failed attempt
-    link.send([StatusReport("two")])
-    assert [line["status"] for line in lines(link.path)] == ["one", "two"]
+    assert len(read_reports(journal.path)) == 1
+    journal.keep([StatusReport("two")])
+    assert [report.status for report in journal.waiting() if isinstance(report, StatusReport)] == ["one", "two"]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_unavailable_not_fatal(tmp_path: Path) -> None:
-    """Decision 4: a full disk means LinkUnavailable, which is retried, with the reason in words."""
-    (tmp_path / "reports.jsonl").symlink_to("/dev/full")
-    with pytest.raises(errors.LinkUnavailable, match="No space left"):
-        JournalLink(tmp_path / "reports.jsonl").send([StatusReport("one")])
+def test_only_what_dead_runs_left_is_found(journal: Journal) -> None:
+    """A run that lives looks after its own; when it is gone, however it went, another finds what it left."""
+    journal.keep([StatusReport("one")])
+    journal.doubt("4f1c")
+    runs = journal.directory.parent
+    assert list(left_behind(runs)) == []
+    assert journal._lock is not None
+    journal._lock.close()  # what the kernel does for a process that is killed
+    (found,) = left_behind(runs)
+    assert (found.name, found.description) == ("one", WHO)
+    assert len(found.reports()) == 1
+    assert found.in_doubt() == ["4f1c"]
+    found.bury()
+    assert list(runs.iterdir()) == []
 
 
-def test_runs_do_not_share_a_journal(home: Path) -> None:
-    """Two runs at once write to two files, below DET_HOME, which is this user's alone."""
-    first, second = choose_link(new_run()), choose_link(new_run())
-    first.send([StatusReport("one")])
-    second.send([StatusReport("two")])
-    assert len(list(home.glob("runs/*/reports.jsonl"))) == 2
+def test_what_is_in_doubt_stays_after_the_end(journal: Journal) -> None:
+    """A checkpoint that the store never heard of keeps the directory, so that somebody looks at it."""
+    journal.doubt("known")
+    journal.doubt("unknown")
+    journal.trust("known")
+    journal.close()
+    (found,) = left_behind(journal.directory.parent)
+    assert found.in_doubt() == ["unknown"]
+
+
+def test_the_store_is_the_default(home: Path) -> None:
+    """Decision 4: a plain run is recorded; the data directory is this user's alone, and the store is not opened yet."""
+    assert isinstance(choose_link(new_run(), WHO), StoreLink)
     assert os.stat(home).st_mode & 0o777 == 0o700  # noqa: PTH116 - the mode is the point
+    assert list(home.iterdir()) == []
 
 
 def test_tracking_off_records_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decision 4: DET_TRACKING=off turns recording off."""
     monkeypatch.setenv("DET_TRACKING", "off")
-    assert isinstance(choose_link(new_run()), NullLink)
+    assert isinstance(choose_link(new_run(), WHO), NullLink)
     assert not home.exists()

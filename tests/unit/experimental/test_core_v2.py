@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from determined.core import _context
+from determined.core import _detached
 from determined.experimental import core_v2
 from determined.store.messages import LogLine, RunStateReport
+from tests import records
 from tests.fakes import MemoryLink
 
 
 @pytest.fixture
 def link(monkeypatch: pytest.MonkeyPatch) -> MemoryLink:
     link = MemoryLink()
-    monkeypatch.setattr(_context, "choose_link", lambda run: link)
+    monkeypatch.setattr(_detached, "choose_link", lambda *_: link)
     return link
 
 
@@ -62,7 +62,7 @@ def test_the_end_is_on_record(link: MemoryLink, fails: bool) -> None:
 
 
 def test_output_is_shown_and_sent(link: MemoryLink, capsys: pytest.CaptureFixture[str]) -> None:
-    """C-71 and 10 Better: prints appear and are sent line by line with their own time; streams come back afterwards."""
+    """C-71, P-77 and 10 Better: prints appear and are sent line by line with their own time; streams come back afterwards."""
     before = (sys.stdout, sys.stderr, sys.excepthook, sys.exit)
     with core_v2.init_context(config=CONFIG):
         print("one")
@@ -77,6 +77,8 @@ def test_output_is_shown_and_sent(link: MemoryLink, capsys: pytest.CaptureFixtur
     assert [(line.text, line.stream) for line in lines] == [
         ("one", "stdout"),
         ("two", "stderr"),
+        ("10%", "stdout"),
+        ("50%", "stdout"),
         ("100%", "stdout"),
         ("no newline", "stdout"),
     ]
@@ -115,13 +117,14 @@ def test_older_config_names_warn() -> None:
         core_v2.UnmanagedConfig(external_experiment_id="x")
 
 
-def test_a_run_has_an_address(home: Path) -> None:
-    """url_reverse_webui_exp_view() points at the run's records."""
+def test_a_run_has_an_address() -> None:
+    """url_reverse_webui_exp_view() points at the run's event files."""
     core_v2.init(config=CONFIG)
+    core_v2.train.report_training_metrics(1, {"loss": 1.0})
     address = core_v2.url_reverse_webui_exp_view()
     core_v2.close()
     assert address.startswith("file://")
-    assert Path(address.removeprefix("file://"), "reports.jsonl").is_file()
+    assert list(Path(address.removeprefix("file://")).glob("events*"))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_a_run_has_an_address(home: Path) -> None:
         ("sys.exit(0)", 0, "COMPLETED"),
     ],
 )
-def test_the_process_may_just_end(home: Path, ending: str, code: int, state: str) -> None:
+def test_the_process_may_just_end(ending: str, code: int, state: str) -> None:
     """C-70: without close(), an uncaught exception or a failing sys.exit is ERROR, anything else COMPLETED."""
     program = (
         "import sys\nfrom determined.experimental import core_v2\n"
@@ -142,7 +145,5 @@ def test_the_process_may_just_end(home: Path, ending: str, code: int, state: str
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code
     assert done.stdout == "hello\n"
-    (path,) = home.glob("runs/*/reports.jsonl")
-    reports = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [r["state"] for r in reports if r["report"] == "RunStateReport"] == ["RUNNING", state]
-    assert "hello" in [r["text"] for r in reports if r["report"] == "LogLine"]
+    assert [(row["state"], row["name"]) for row in records.table("experiments")] == [(state, "x")]
+    assert "hello" in records.lines()
