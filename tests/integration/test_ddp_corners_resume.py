@@ -56,7 +56,8 @@ class _Layers(nn.Module):
 VARIANTS: list[dict[str, Any]] = [
     {},
     {"travels": torch.float16},
-    {"wrap": {"find_unused_parameters": True, "static_graph": True}},
+    {"agg": 2, "wrap": {"find_unused_parameters": True, "gradient_as_bucket_view": True}},
+    {"agg": 2, "wrap": {"static_graph": True}},
 ]
 
 
@@ -64,8 +65,9 @@ def of_three(length: int) -> list[str]:
     elsewhere()
     ends = []
     for number, options in enumerate(VARIANTS):
-        with pytorch.init(seed=7, exp_conf=storage(str(number))) as context:
-            trial = Wide(context, **options)
+        more = dict(options)
+        with pytorch.init(seed=7, exp_conf=storage(str(number)), aggregation_frequency=more.pop("agg", 1)) as context:
+            trial = Wide(context, **more)
             pytorch.Trainer(trial, context).fit(
                 max_length=Batch(length), checkpoint_policy="none", latest_checkpoint="latest"
             )
@@ -73,8 +75,12 @@ def of_three(length: int) -> list[str]:
     return ends
 
 
+@pytest.mark.slow
 def test_three_ranks(nursery: Nursery, home: Path) -> None:
-    """Decision 5: with three ranks, where the order of adding up decides the last bit, a resume is exact too."""
+    """Decision 5: with three ranks, where the order of adding up decides the last bit, a resume is exact too.
+
+    So it is with compressed gradients, and with DDP's options in the middle of a group of aggregated batches.
+    """
     whole = nursery.run(3, of_three, [8], env={"DET_HOME": str(home / "whole")})
     assert whole[0] == whole[1] == whole[2]
     nursery.run(3, of_three, [3])
