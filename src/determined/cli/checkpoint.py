@@ -50,7 +50,7 @@ def describe(uuid: str, form: str) -> None:
                "Metadata", "Size"]  # fmt: skip
     row = [found.experiment_id, found.trial_id, found.steps_completed, str(found.state), found.report_time, found.uuid,
            found.validation_metrics, found.metadata, Bytes(found.size)]  # fmt: skip
-    Table([Column(title) for title in columns], [row], "Checkpoint").show(form)
+    Table([Column(title) for title in columns], [row], "Checkpoint", is_description=True).show(form)
     terminal.write("\n")
     files = sorted((found.resources or {}).items())
     Table([Column("File"), Column("Size")], [(name, Bytes(count)) for name, count in files], "Files").show(form)

@@ -93,11 +93,28 @@ def _rows(runs: Sequence[Run], *, show_all: bool) -> list[list[Any]]:
 def _table(rows: list[list[Any]], runs: Sequence[Run], form: str) -> Table:
     """A row for each key; where that is too wide for the terminal, a row for each run."""
     names = [run.name for run in runs]
-    upright = Table([Column("Section", rank=1), Column("Key"), *(Column(name, name) for name in names)], rows)
+    if form == "table":
+        rows = [_for_people(row) for row in rows]
+    columns = [Column("Section", rank=1), Column("Key", is_whole=True), *(Column(name, name) for name in names)]
+    upright = Table(columns, rows)
     if form != "table" or not terminal.is_terminal() or upright.width() <= terminal.width() or len(rows) >= len(runs):
         return upright
     turned = [[name, *(row[2 + i] for row in rows)] for i, name in enumerate(names)]
     return Table([Column("Run"), *(Column(row[1]) for row in rows)], turned)
+
+
+def _for_people(row: list[Any]) -> list[Any]:
+    """A row with its key as words, arguments as they were typed, and commits as long as people write them."""
+    section, key, *values = row
+    if section == "metrics":
+        group, _, rest = key.partition(".")
+        name, _, figure = rest.rpartition(".")
+        return [section, f"{group} {name}, {figure}" if name else key, *values]
+    if key == "arguments":
+        return [section, key, *(" ".join(value) if isinstance(value, list) else value for value in values)]
+    if key == "git.commit":
+        return [section, key, *(str(value)[:10] if value else value for value in values)]
+    return row
 
 
 def _document(rows: list[list[Any]], runs: Sequence[Run]) -> dict[str, Any]:

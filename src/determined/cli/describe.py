@@ -18,6 +18,7 @@ EXPERIMENT = ["Experiment ID", "State", "Progress", "Started", "Ended", "Name", 
 TRIAL = ["Trial ID", "Experiment ID", "State", "Started", "Ended", "H-Params", "# of Batches", "Best", "Restarts"]
 WORKLOAD = ["Trial ID", "# of Batches", "State", "Report Time", "Checkpoint", "Checkpoint Time", "Validation",
             "Validation Time"]  # fmt: skip
+RANKS = {"Validation Time": 9, "Checkpoint Time": 8, "Ended": 6, "Restarts": 5, "Started": 4, "Experiment ID": 3}
 FILES = ("experiments.csv", "trials.csv", "workloads.csv")
 
 
@@ -51,7 +52,7 @@ def _experiments(found: Sequence[Experiment]) -> Table:
          e.description, e.archived, None, sorted(e.labels or ()), e.searcher_metric, e.best_metric, e.notes]
         for e in found
     ]  # fmt: skip
-    return Table([Column(title) for title in EXPERIMENT], rows, "Experiment")
+    return Table([Column(title) for title in EXPERIMENT], rows, "Experiment", is_description=True)
 
 
 def _trials(found: Sequence[Trial]) -> Table:
@@ -60,7 +61,7 @@ def _trials(found: Sequence[Trial]) -> Table:
          t.restarts]
         for t in found
     ]  # fmt: skip
-    return Table([Column(title) for title in TRIAL], rows, "Trials")
+    return Table([Column(title, rank=RANKS.get(title, 0)) for title in TRIAL], rows, "Trials")
 
 
 def _workloads(steps: Sequence[tuple[Trial, Workload]], *, with_metrics: bool) -> Table:
@@ -72,7 +73,8 @@ def _workloads(steps: Sequence[tuple[Trial, Workload]], *, with_metrics: bool) -
     ]
     columns = [*WORKLOAD, *(f"{kind.capitalize()} Metric: {name}" for kind, name in names)]
     rows = [[*_step(step), *(getattr(step, kind).get(name) for kind, name in names)] for _, step in steps]
-    return Table([Column(title) for title in columns], rows, "Workloads")
+    ranks = {**RANKS, "State": 7}
+    return Table([Column(title, rank=ranks.get(title, 0)) for title in columns], rows, "Workloads")
 
 
 def _step(step: Workload) -> list[Any]:

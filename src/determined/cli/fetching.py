@@ -31,4 +31,4 @@ def download_one(checkpoint: Checkpoint, directory: str | Path | None, *, quiet:
     if not quiet:
         row = [checkpoint.experiment_id, checkpoint.trial_id, checkpoint.steps_completed, checkpoint.report_time,
                checkpoint.uuid, checkpoint.validation_metrics, checkpoint.metadata]  # fmt: skip
-        Table([Column(title) for title in COLUMNS], [row]).show()
+        Table([Column(title) for title in COLUMNS], [row], is_description=True).show()

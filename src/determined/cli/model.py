@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MODEL = ["ID", "Name", "Creation Time", "Last Updated Time", "Metadata", "Labels", "Archived", "Description"]
 VERSION = ["Version #", "Trial ID", "Batch #", "Checkpoint UUID", "Validation Metrics", "Metadata", "Name", "Notes"]
+RANKS = {"Metadata": 3, "Labels": 2, "Last Updated Time": 4, "Archived": 5, "Description": 1, "Notes": 2}
 SORTS = ["name", "description", "creation_time", "last_updated_time", "num_versions", "workspace"]
 name_argument = click.argument("name", metavar="NAME")
 
@@ -61,7 +62,7 @@ def describe(name: str, version: int | None, as_json: bool) -> None:
     if as_json:
         show_json({"model": _models([found]).records()[0], "versions": _versions(versions).records()})
         return
-    _models([found]).show()
+    _models([found], is_description=True).show()
     terminal.write("\n")
     _versions(versions).show()
 
@@ -104,12 +105,12 @@ def move(name: str, workspace: str) -> None:
     terminal.say(f"Moved model {name} to {workspace}.")
 
 
-def _models(found: Sequence[Model]) -> Table:
+def _models(found: Sequence[Model], *, is_description: bool = False) -> Table:
     rows = [
         [m.model_id, m.name, m.creation_time, m.last_updated_time, m.metadata, m.labels, m.archived, m.description]
         for m in found
     ]
-    return Table([Column(title) for title in MODEL], rows)
+    return Table([Column(title, rank=RANKS.get(title, 0)) for title in MODEL], rows, is_description=is_description)
 
 
 def _versions(found: Sequence[ModelVersion]) -> Table:
@@ -120,4 +121,4 @@ def _versions(found: Sequence[ModelVersion]) -> Table:
             [version.model_version, checkpoint.trial_id, checkpoint.steps_completed, checkpoint.uuid,
              checkpoint.validation_metrics, version.metadata, version.name, version.notes]
         )  # fmt: skip
-    return Table([Column(title) for title in VERSION], rows)
+    return Table([Column(title, rank=RANKS.get(title, 0)) for title in VERSION], rows)

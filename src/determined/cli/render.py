@@ -19,7 +19,7 @@ from typing import Any
 
 from determined.cli import terminal
 
-NARROWEST, READABLE = 4, 14
+NARROWEST, CRAMPED, READABLE = 4, 8, 14
 STATE_COLOURS = {
     "COMPLETED": "32", "RUNNING": "36", "ACTIVE": "36", "STARTING": "36", "QUEUED": "36", "PAUSED": "33",
     "CANCELED": "33", "ERROR": "31", "DELETE_FAILED": "31", "DELETED": "2", "DELETING": "2",
@@ -35,11 +35,13 @@ class Column:
         key: Its name in JSON, if not the title in small letters.
         rank: Above 0: a terminal that is too narrow does without it, the highest rank first. It is left out of a
             terminal's table too when no row has anything in it.
+        is_whole: Never cut, as long as there is another way.
     """
 
     title: str
     key: str = ""
     rank: int = 0
+    is_whole: bool = False
 
     @property
     def name(self) -> str:
@@ -67,6 +69,7 @@ class Table:
     columns: Sequence[Column]
     rows: Iterable[Sequence[Any]]
     title: str = ""
+    is_description: bool = False  # one row that is too wide for a terminal is turned on its side
 
     def show(self, form: str = "table") -> None:
         """Write it to stdout as `table`, `csv` or `json`."""
@@ -159,6 +162,10 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return number(value)
+    if isinstance(value, dict) and not any(isinstance(inner, (dict, list, tuple)) for inner in value.values()):
+        return ", ".join(f"{key}={cell(inner)}" for key, inner in sorted(value.items()))
+    if isinstance(value, (list, tuple)) and all(isinstance(inner, str) for inner in value):
+        return ", ".join(value)
     return exact(value)
 
 
@@ -202,7 +209,7 @@ def _as_table(table: Table) -> Iterator[str]:
     if terminal.is_terminal():
         room = terminal.width()
         grid.leave_out_empty()
-        if len(rows) == 1 and grid.total() > room:
+        if table.is_description and len(rows) == 1 and grid.total() > room:
             yield from _as_lines(grid.titles(), grid.texts[0], room)
             return
         grid.fit(room)
@@ -241,28 +248,31 @@ class _Grid:
     def fit(self, room: int) -> None:
         """Make lines no longer than `room`: shorter times, fewer columns, then cut texts."""
         if self.total() > room:
-            self._shorten_times()
+            self._shorten(self.is_time, len("2026-01-31 12:00"))
+        if self.total() > room:  # ids may be typed in part, so a part is enough
+            self._shorten(["UUID" in column.title for column in self.columns], len("5367b67d"))
         while self._least() > room and any(column.rank for column in self.columns):
             i = max(range(len(self.columns)), key=lambda i: (self.columns[i].rank, i))
             self.left_out.append(self.columns[i].title)
             self._remove(i)
-        self.widths = _fit(
-            self.widths, [self._minimum(i) for i in range(len(self.widths))], room - 3 * len(self.widths) + 1
-        )
+        least = [self._minimum(i) for i in range(len(self.widths))]
+        cramped = [w if c.is_whole else min(w, CRAMPED) for c, w in zip(self.columns, self.widths, strict=True)]
+        self.widths = _fit(self.widths, (least, cramped), room - 3 * len(self.widths) + 1)
 
     def _least(self) -> int:
         return sum(self._minimum(i) for i in range(len(self.widths))) + 3 * len(self.widths) - 1
 
     def _minimum(self, i: int) -> int:
         """How narrow a column may be and still say something."""
-        is_exact = self.is_numeric[i] or self.is_time[i] or self.columns[i].title in ("State", "UUID")
+        column = self.columns[i]
+        is_exact = self.is_numeric[i] or self.is_time[i] or column.is_whole or column.title in ("State", "UUID")
         return self.widths[i] if is_exact else min(self.widths[i], READABLE)
 
-    def _shorten_times(self) -> None:
-        for i in (i for i, is_time in enumerate(self.is_time) if is_time):
+    def _shorten(self, which: Sequence[bool], length: int) -> None:
+        for i in (i for i, is_meant in enumerate(which) if is_meant):
             for text in self.texts:
-                text[i] = text[i][: len("2026-01-31 12:00")]
-            self.widths[i] = max(len(self.columns[i].title), *(len(text[i]) for text in self.texts))
+                text[i] = text[i][:length]
+            self.widths[i] = max(_length(self.columns[i].title), *(len(text[i]) for text in self.texts))
 
     def _remove(self, i: int) -> None:
         parts: list[list[Any]] = [self.columns, self.is_numeric, self.is_time, self.widths, *self.texts]
@@ -292,10 +302,10 @@ def _as_lines(titles: list[str], texts: list[str], room: int) -> Iterator[str]:
         yield from (f" {'':{left}}  {part}\n" for part in parts[1:])
 
 
-def _fit(widths: list[int], least: list[int], room: int) -> list[int]:
-    """Take from the widest columns first: down to what is readable, and if that is not enough, further."""
+def _fit(widths: list[int], floors: Sequence[list[int]], room: int) -> list[int]:
+    """Take from the widest columns first, down to each of the floors in turn, until all fit."""
     fitted = list(widths)
-    for floor in (least, [NARROWEST] * len(widths)):
+    for floor in (*floors, [NARROWEST] * len(widths)):
         while sum(fitted) > room:
             shrinkable = [i for i in range(len(fitted)) if fitted[i] > floor[i]]
             if not shrinkable:
@@ -306,7 +316,7 @@ def _fit(widths: list[int], least: list[int], room: int) -> list[int]:
 
 def _line(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
     cells = [_pad(text, width, is_right) for text, width, is_right in zip(texts, widths, right, strict=True)]
-    return (" " + " | ".join(cells)).rstrip() if not right[-1] else " " + " | ".join(cells)
+    return (" " + " | ".join(cells)).rstrip()
 
 
 def _pad(text: str, width: int, is_right: bool) -> str:

@@ -13,13 +13,15 @@ from determined.cli.connection import connect
 from determined.cli.groups import Group, Late
 from determined.cli.logs import show_logs
 from determined.cli.render import Column, Table, show_json
-from determined.cli.workloads import workloads
+from determined.cli.workloads import Workload, workloads
 
 if TYPE_CHECKING:
     from determined.client import Trial
 
+UNITS = {"batches", "epochs"}  # reported with everything, and known from the steps
 OF_THE_MACHINE = {"gpu", "cpu", "memory", "disk", "network"}
 LATE = {"plot": Late("determined.cli.trial_plot:plot", "Draw curves in the terminal, or into a file.")}
+RANKS = {"Type": 9, "Count": 8, "Checkpoint Metadata": 3, "Checkpoint": 2, "Report Time": 1}
 WORKLOAD = ["# of Batches", "Report Time", "Checkpoint", "Checkpoint UUID", "Checkpoint Metadata", "Validation Metrics"]
 
 
@@ -48,47 +50,57 @@ def list_trials(experiment_id: int | None, last: int | None, limit: int | None, 
 def describe(trial_id: int, metrics: bool, metrics_summary: bool, limit: int | None, offset: int, form: str) -> None:
     """Show a trial, and what it did at each step."""
     found = connect().get_trial(trial_id)
+    summary = _summary(found.summary_metrics)
     if metrics_summary:
-        _summary(found.summary_metrics).show(form)
+        summary.show(form)
         return
-    header = Table(
-        [Column(t) for t in ("Experiment ID", "State", "H-Params", "Summary Metrics", "Started", "Ended")],
-        [
-            [
-                found.experiment_id,
-                str(found.state),
-                found.hparams,
-                found.summary_metrics,
-                found.start_time,
-                found.end_time,
-            ]
-        ],
-        f"Trial {trial_id}",
-    )
-    steps = workloads(found)[offset:][:limit]
-    columns = [Column(title) for title in [*WORKLOAD, *(["Workload Metrics"] if metrics else [])]]
-    rows = [
-        [s.steps, s.report_time, *((str(s.checkpoint.state), s.checkpoint.uuid, s.checkpoint.metadata) if s.checkpoint
-         else (None, None, None)), s.validation or None, *([s.training or None] if metrics else [])]
-        for s in steps
-    ]  # fmt: skip
-    body = Table(columns, rows, "Workloads")
+    header, body = _header(found), _steps(workloads(found)[offset:][:limit], with_training=metrics)
     if form == "json":
         show_json({"trial": header.records()[0], "workloads": body.records()})
         return
     header.show(form)
+    if form == "table":
+        terminal.write("\n")
+        summary.show(form)
     terminal.write("\n")
     body.show(form)
 
 
+def _header(found: Trial) -> Table:
+    cells = {
+        "Experiment ID": found.experiment_id,
+        "State": found.state.value,
+        "H-Params": found.hparams,
+        "Summary Metrics": found.summary_metrics,
+        "Started": found.start_time,
+        "Ended": found.end_time,
+    }
+    if terminal.is_terminal():  # a table of their own follows
+        del cells["Summary Metrics"]
+    return Table([Column(title) for title in cells], [list(cells.values())], f"Trial {found.id}", is_description=True)
+
+
+def _steps(found: list[Workload], *, with_training: bool) -> Table:
+    titles = [*WORKLOAD, *(["Workload Metrics"] if with_training else [])]
+    rows = []
+    for step in found:
+        saved = step.checkpoint
+        checkpoint = (saved.state.value, saved.uuid, saved.metadata) if saved else (None, None, None)
+        training = [step.training or None] if with_training else []
+        rows.append([step.steps, step.report_time, *checkpoint, step.validation or None, *training])
+    return Table([Column(title, rank=RANKS.get(title, 0)) for title in titles], rows, "Workloads")
+
+
 def _summary(summary: dict[str, Any]) -> Table:
     figures = ("count", "last", "min", "max", "mean", "type")
+    names_of = {"avg_metrics": "training", "validation_metrics": "validation"}
     rows = [
-        [group, name, *(values.get(figure) for figure in figures)]
+        [names_of.get(group, group), name, *(values.get(figure) for figure in figures)]
         for group, names in sorted(summary.items())
         for name, values in sorted(names.items())
     ]
-    return Table([Column(title) for title in ("Group", "Metric", *map(str.capitalize, figures))], rows)
+    titles = ("Group", "Metric", *map(str.capitalize, figures))
+    return Table([Column(title, rank=RANKS.get(title, 0)) for title in titles], rows, "Metrics")
 
 
 @trial.verb("logs")
@@ -115,7 +127,9 @@ def metrics(trial_id: int, group: str | None, names: tuple[str, ...], form: str)
             f"Trial {trial_id} reported no {missing[0]!r}. It reported: {', '.join(known) or 'nothing'}."
         )
     columns = [Column("# of Batches", "steps_completed"), Column("Group"), Column("Time", rank=1)]
-    Table([*columns, *(Column(name, name) for name in wanted)], _reports(found, groups, wanted)).show(form)
+    Table(
+        [*columns, *(Column(name, name, rank=2 * (name in UNITS)) for name in wanted)], _reports(found, groups, wanted)
+    ).show(form)
 
 
 def _reports(found: Trial, groups: list[str], names: list[str]) -> Iterator[list[Any]]:

@@ -84,9 +84,7 @@ def usual_metric(trials: Sequence[client.Trial]) -> str:
 
 def reported(trial: client.Trial) -> dict[str, list[str]]:
     """The names of numbers that a trial reported, by group, those of the machine last."""
-    found = {group: [name for name, about in names.items() if about.get("type") == "number"]
-             for group, names in trial.summary_metrics.items()}  # fmt: skip
-    return {group: names for group, names in sorted(found.items(), key=lambda item: item[0] not in GROUPS) if names}
+    return dict(sorted(trial.metric_names().items(), key=lambda item: item[0] not in GROUPS))
 
 
 def figure_of(
