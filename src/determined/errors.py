@@ -25,6 +25,7 @@ Each derives from `DeterminedError` and, where one fits, from a builtin too, so 
     ├── SearchError          ValueError     a search was asked, or answered, something that cannot be
     ├── NotFound             LookupError    no experiment, trial, checkpoint, ... of that id or name in this store
     ├── Refused              RuntimeError   the store's own rules forbid it; nothing was changed
+    │   ├── IllegalMove                     an experiment or trial cannot go there from the state it is in
     │   ├── NoController                    nobody is there who could do it
     │   └── StaleAttempt                    a process reports for a trial that a newer process has taken over
     ├── InvalidValue         ValueError     a name, a label or a piece of metadata that the store cannot keep
@@ -159,6 +160,10 @@ class NotFound(DeterminedError, LookupError):
 
 class Refused(DeterminedError, RuntimeError):
     """The rules of the store forbid it; nothing was changed."""
+
+
+class IllegalMove(Refused):
+    """An experiment or trial cannot go there from the state it is in."""
 
 
 class NoController(Refused):
