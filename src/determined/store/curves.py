@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -65,8 +66,8 @@ def envelope(
 ) -> Envelope:
     """The curve of a metric between two steps, both included, in `buckets` buckets or fewer.
 
-    Buckets have equally many points, in whole roll-ups; so there may be a quarter as many as asked for, and those at
-    the ends may reach beyond the range. With few points each has a bucket of its own.
+    Buckets hold about equally many points, in whole roll-ups; so there may be a quarter as many as asked for, and those
+    at the ends may reach beyond the range. With few points each has a bucket of its own.
 
     Args:
         conn: Where.
@@ -88,15 +89,15 @@ def envelope(
     low, high = first or 0, series.last_steps if last is None else min(last, series.last_steps)
     there = _points_between(conn, series, low, high)
     if there <= EXACT * buckets:
-        exact = points(conn, trial_id, group, name, first=first, last=last)
-        pieces = [Cell.of([point]) for point in zip(exact.steps, exact.value, strict=True)]
+        pieces = [Cell.of([(row.steps, value)]) for row, value in _numbers(conn, trial_id, group, name, first, last)]
     else:
         level = 0
         while width(level + 1) * buckets <= there:
             level += 1
         pieces = _pieces(conn, series, level, low, high)
-    each = -(-len(pieces) // buckets) or 1
-    whole = (join(pieces[start : start + each]) for start in range(0, len(pieces), each))
+    count = min(max(buckets, 1), len(pieces))
+    ends = [number * len(pieces) // count for number in range(count + 1)] if count else []
+    whole = (join(pieces[start:end]) for start, end in itertools.pairwise(ends))
     return _columns([cell for cell in whole if cell is not None])
 
 
@@ -119,7 +120,26 @@ def points(
     limit: int | None = None,
 ) -> Points:
     """The exact points of a curve between two steps, both included; the first `limit` of them."""
-    query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.report_time).where(
+    found = Points([], [], [])
+    numbers = _numbers(conn, trial_id, group, name, first, last, metrics.c.report_time)
+    for row, value in itertools.islice(numbers, limit):
+        found.steps.append(row.steps)
+        found.value.append(value)
+        found.time.append(row.report_time)
+    return found
+
+
+def _numbers(
+    conn: sa.Connection,
+    trial_id: int,
+    group: str,
+    name: str,
+    first: int | None,
+    last: int | None,
+    *columns: sa.ColumnElement[Any],
+) -> Iterator[tuple[sa.Row[Any], float]]:
+    """The rows in which a metric is a number, in order of steps."""
+    query = sa.select(metrics.c.steps, metrics.c.body, *columns).where(
         metrics.c.trial_id == trial_id,
         metrics.c.metric_group == group,
         metrics.c.archived == sa.false(),
@@ -128,16 +148,10 @@ def points(
     )
     if last is not None:
         query = query.where(metrics.c.steps <= last)
-    found = Points([], [], [])
     with conn.execute(query.order_by(metrics.c.steps).execution_options(yield_per=PAGE)) as result:
         for row in result:
-            if limit is not None and len(found) >= limit:
-                break
             if (value := real(values.load(row.body).get(name))) is not None:
-                found.steps.append(row.steps)
-                found.value.append(value)
-                found.time.append(row.report_time)
-    return found
+                yield row, value
 
 
 def _series(conn: sa.Connection, trial_id: int, group: str, name: str) -> sa.Row[Any] | None:

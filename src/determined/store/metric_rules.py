@@ -44,27 +44,52 @@ def check_steps(steps: int | None) -> None:
     raise errors.InvalidValue(f"steps_completed={steps!r}, but it counts finished steps: 0, 1, 2 and so on.")
 
 
-def checked_metrics(report: MetricReport, searcher_metric: str | None = None) -> dict[str, Json]:
-    """The metrics to keep, with names that every database holds.
+class Rules:
+    """The rules for the reports of one transaction; names that were found good are not looked at twice.
 
-    Raises:
-        InvalidValue: The group, the step, or a value breaks a rule.
+    Args:
+        searcher_metric: The metric that the experiment searches for.
     """
-    check_group(report.group)
-    check_steps(report.steps_completed)
-    metrics = {_checked_name(name): value for name, value in report.metrics.items()}
-    if any(isinstance(value, bytes) for value in metrics.values()):
-        metrics = _without_bytes(metrics)
-    for name in _NUMERIC:
-        if name in metrics and summary.type_of(metrics[name]) != "number":
-            raise _refusal(report, name, metrics[name], "it must be a number")
-    if report.group == "validation":
+
+    def __init__(self, searcher_metric: str | None = None) -> None:
+        self._searcher_metric = searcher_metric
+        self._groups: set[str] = set()
+        self._names: set[str] = set()
+
+    def keep(self, report: MetricReport) -> dict[str, Json]:
+        """The metrics to keep, with names that every database holds.
+
+        Raises:
+            InvalidValue: The group, the step, or a value breaks a rule.
+        """
+        if report.group not in self._groups:
+            check_group(report.group)
+            self._groups.add(report.group)
+        check_steps(report.steps_completed)
+        metrics = dict(report.metrics)
+        if not self._names.issuperset(metrics):
+            metrics = {_checked_name(name): value for name, value in metrics.items()}
+            self._names.update(metrics)
+        for value in metrics.values():
+            if type(value) is not float:  # nearly always it is, and then there is nothing to check
+                return self._check_values(report, metrics)
+        return metrics
+
+    def _check_values(self, report: MetricReport, metrics: dict[str, Json]) -> dict[str, Json]:
+        if any(isinstance(value, bytes) for value in metrics.values()):
+            metrics = _without_bytes(metrics)
+        for name in _NUMERIC:
+            if name in metrics and summary.type_of(metrics[name]) != "number":
+                raise _refusal(report, name, metrics[name], "it must be a number")
+        if report.group != "validation":
+            return metrics
         for name, value in metrics.items():
             if value is None:
                 raise _refusal(report, name, value, "a validation metric must have a value")
-        if searcher_metric in metrics and summary.type_of(metrics[searcher_metric]) != "number":
-            raise _refusal(report, searcher_metric, metrics[searcher_metric], "the searcher metric must be a number")
-    return metrics
+        metric = self._searcher_metric
+        if metric in metrics and summary.type_of(metrics[metric]) != "number":
+            raise _refusal(report, metric, metrics[metric], "the searcher metric must be a number")
+        return metrics
 
 
 def _checked_name(name: Any) -> str:

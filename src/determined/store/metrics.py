@@ -14,9 +14,10 @@ import sqlalchemy as sa
 
 from determined import errors
 from determined._types import Json
-from determined.store import metric_rows, metric_rules, summary, validations, values
+from determined.store import metric_rows, summary, validations, values
 from determined.store import rows as row_tools
 from determined.store.messages import MetricReport
+from determined.store.metric_rules import Rules
 from determined.store.schema import experiments, metric_series, metrics, trials
 from determined.store.series import PAGE, Fresh, TrialSeries, pages
 from determined.store.validations import Goal
@@ -63,7 +64,8 @@ def append(conn: sa.Connection, attempt: Attempt, reports: Sequence[MetricReport
             f"Attempt {attempt.attempt} of trial {trial.id} can no longer report: attempt {trial.attempt} has begun. "
             "Stop this process; the newer one goes on."
         )
-    kept = [(report, metric_rules.checked_metrics(report, goal.metric)) for report in reports]
+    rules = Rules(goal.metric)
+    kept = [(report, rules.keep(report)) for report in reports]
     hidden = metric_rows.hide_older(conn, attempt, reports)
     new, samples = metric_rows.sort(kept)
     metric_rows.meet(conn, attempt, new, hidden)

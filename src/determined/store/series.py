@@ -5,6 +5,7 @@ Only the tables of roll-ups are written here. They follow from the visible rows 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +39,7 @@ class Series:
 
     def take(self, points: Sequence[tuple[int, Json]]) -> None:
         """Go on with these values, which are in order of steps and follow all that were taken."""
-        self._note_types(value for _, value in points)
+        self._note_types([value for _, value in points])
         self.last_steps, self.last = points[-1]
         numbers = [(steps, number) for steps, value in points if (number := real(value)) is not None]
         self.full += self.rollup.extend(numbers)
@@ -51,8 +52,9 @@ class Series:
         if self.last_steps is None:
             self.last = samples[-1]
 
-    def _note_types(self, seen: Iterable[Json]) -> None:
-        for value in seen:
+    def _note_types(self, seen: Sequence[Json]) -> None:
+        one_of_each = {type(value): value for value in seen}
+        for value in seen if str in one_of_each else one_of_each.values():  # of texts, some may be dates
             self.type = summary.common_type(self.type, summary.type_of(value))
 
     def forget(self) -> None:
@@ -122,7 +124,7 @@ class TrialSeries:
         kept = {name: self._cut(series, start) for name, (series, start) in again.items()}
         right = [steps for steps in kept.values() if steps is not None]
         for page in pages(self._conn, self._trial_id, group, min(right) if len(right) == len(kept) else None):
-            for name, points in _by_name(page, kept).items():
+            for name, points in _by_name(_only_after(page, kept)).items():
                 series = again[name][0]
                 if samples := [value for steps, value in points if steps is None]:
                     series.sample(samples)
@@ -234,19 +236,20 @@ def _pages(conn: sa.Connection, query: sa.Select[Any]) -> Iterator[list[Fresh]]:
             yield [(row.steps, values.load(row.body)) for row in page]
 
 
-def _by_name(rows: Iterable[Fresh], kept: dict[str, int | None] | None = None) -> dict[str, list[tuple[Any, Json]]]:
-    """Values by metric; with `kept`, only what follows the step that each metric is right up to."""
-    found: dict[str, list[tuple[Any, Json]]] = {}
+def _by_name(rows: Iterable[Fresh]) -> dict[str, list[tuple[Any, Json]]]:
+    """Steps and values by metric."""
+    found: dict[str, list[tuple[Any, Json]]] = collections.defaultdict(list)
     for steps, body in rows:
         for name, value in body.items():
-            if kept is not None:
-                if name not in kept:
-                    continue
-                right = kept[name]
-                if right is not None and (steps is None or steps <= right):
-                    continue
-            found.setdefault(name, []).append((steps, value))
+            found[name].append((steps, value))
     return found
+
+
+def _only_after(page: Iterable[Fresh], kept: dict[str, int | None]) -> Iterator[Fresh]:
+    """Of each metric only what follows the step that it is right up to; samples where that is None."""
+    for steps, body in page:
+        after = -1 if steps is None else steps
+        yield steps, {n: v for n, v in body.items() if n in kept and ((right := kept[n]) is None or after > right)}
 
 
 def _columns(series: Series) -> dict[str, Any]:

@@ -1,0 +1,147 @@
+"""Curves as they are read: envelopes are those of the points, at any width and anywhere."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from determined.store import attempts, cells, curves, experiments, metrics, trials
+from determined.store.attempts import Attempt
+from determined.store.database import Store
+from determined.store.messages import MetricReport
+
+
+def start(store: Store) -> Attempt:
+    with store.write() as conn:
+        experiment = experiments.create(conn, name="e", config={}, owner="ada")
+        return attempts.begin(conn, trials.create(conn, experiment, hparams={}))
+
+
+def fill(store: Store, points: list[tuple[int, float]], at_once: int) -> Attempt:
+    attempt = start(store)
+    for first in range(0, len(points), at_once):
+        with store.write() as conn:
+            reports = [MetricReport("training", {"loss": v, "odd": "x"}, s) for s, v in points[first : first + at_once]]
+            metrics.append(conn, attempt, reports)
+    return attempt
+
+
+def wobble(count: int, seed: int = 0) -> list[tuple[int, float]]:
+    """A curve with gaps of all sizes, and a few values that are no numbers."""
+    noise = random.Random(seed)
+    steps, points = 0, []
+    for _ in range(count):
+        steps += 1 + int(noise.expovariate(0.5)) ** 3
+        points.append((steps, noise.choice([noise.random(), noise.random(), 5.0, math.nan, -math.inf])))
+    return points
+
+
+def check(found: curves.Envelope, points: list[tuple[int, float]], first: int, last: int, buckets: int) -> None:
+    """Each bucket is exactly what its points say; together they cover the range."""
+    assert len(found) <= buckets
+    wanted = [point for point in points if first <= point[0] <= last]
+    assert len(found) >= min(len(wanted), max(1, buckets // 4 - 2))
+    assert sum(found.count) + sum(found.odd) >= len(wanted)
+    assert found.steps == sorted(found.steps)
+    assert all(map(int.__le__, found.steps, found.ends))
+    assert all(end < begin for end, begin in zip(found.ends, found.steps[1:], strict=False))
+    covered = 0
+    for place in range(len(found)):
+        inside = [value for steps, value in points if found.steps[place] <= steps <= found.ends[place]]
+        covered += sum(
+            first <= steps <= last and found.steps[place] <= steps <= found.ends[place] for steps, _ in points
+        )
+        cell = cells.Cell.of([(0, value) for value in inside])
+        assert (found.count[place], found.odd[place]) == (cell.count, cell.odd)
+        assert (found.min[place], found.max[place]) == (cell.min, cell.max)
+        assert found.mean[place] == pytest.approx(cell.mean)
+    assert covered == len(wanted)
+
+
+@pytest.fixture(scope="module")
+def long_curve() -> list[tuple[int, float]]:
+    return wobble(3000)
+
+
+class TestEnvelope:
+    @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(count=st.integers(0, 400), at_once=st.sampled_from([1, 7, 50, 1000]), data=st.data())
+    def test_equals_the_points_anywhere(self, store: Store, count: int, at_once: int, data: st.DataObject) -> None:
+        """Issue 6: any range, any number of buckets, however the points came in."""
+        points = wobble(count, seed=count)
+        at_once = max(at_once, count // 20)
+        attempt = fill(store, points, at_once)
+        top = points[-1][0] + 3 if points else 3
+        with store.read() as conn:
+            for _ in range(6):
+                first = data.draw(st.integers(0, top))
+                last = data.draw(st.integers(first, top))
+                buckets = data.draw(st.integers(1, 60))
+                found = curves.envelope(
+                    conn, attempt.trial_id, "training", "loss", first=first, last=last, buckets=buckets
+                )
+                check(found, points, first, last, buckets)
+
+    def test_a_long_curve(self, sqlite_store: Store, long_curve: list[tuple[int, float]]) -> None:
+        """Issue 6: several levels of roll-ups, at all depths of zoom."""
+        attempt = fill(sqlite_store, long_curve, 333)
+        end = long_curve[-1][0]
+        with sqlite_store.read() as conn:
+            for part in (1, 2, 5, 20, 100):
+                first, last = end // 2 - end // (2 * part), end // 2 + end // (2 * part)
+                found = curves.envelope(conn, attempt.trial_id, "training", "loss", first=first, last=last, buckets=40)
+                check(found, long_curve, first, last, 40)
+            whole = curves.envelope(conn, attempt.trial_id, "training", "loss", buckets=10)
+            check(whole, long_curve, 0, end, 10)
+            assert (whole.steps[0], whole.ends[-1]) == (long_curve[0][0], end)
+
+    def test_what_is_not_there_is_empty(self, store: Store) -> None:
+        """5.3: no such trial, group, metric, or range: nothing, and no error."""
+        attempt = fill(store, [(1, 1.0), (2, 2.0)], 10)
+        with store.read() as conn:
+            for key in ((99, "training", "loss"), (attempt.trial_id, "x", "loss"), (attempt.trial_id, "training", "y")):
+                assert len(curves.envelope(conn, *key)) == 0
+            assert len(curves.envelope(conn, attempt.trial_id, "training", "odd")) == 0
+            assert len(curves.envelope(conn, attempt.trial_id, "training", "loss", first=5)) == 0
+
+    def test_after_a_resume(self, store: Store) -> None:
+        """P-56: the curve of a resumed run has the new values, in its roll-ups too."""
+        points = [(steps, float(steps)) for steps in range(0, 2000, 10)]
+        attempt = fill(store, points, 100)
+        with store.write() as conn:
+            again = attempts.begin(conn, attempt.trial_id)
+            metrics.append(conn, again, [MetricReport("training", {"loss": -1.0}, steps) for steps in (1005, 1015)])
+        kept = [point for point in points if point[0] < 1005] + [(1005, -1.0), (1015, -1.0)]
+        with store.read() as conn:
+            for buckets in (4, 1000):
+                found = curves.envelope(conn, attempt.trial_id, "training", "loss", buckets=buckets)
+                check(found, kept, 0, 2000, buckets)
+
+
+def test_exact_points(store: Store) -> None:
+    """Issue 6: a zoomed range as it was reported, NaN included; at most `limit` points."""
+    attempt = fill(store, [(steps, math.nan if steps == 5 else float(steps)) for steps in range(10)], 3)
+    with store.read() as conn:
+        found = curves.points(conn, attempt.trial_id, "training", "loss", first=4, last=7)
+        assert found.steps == [4, 5, 6, 7]
+        assert math.isnan(found.value[1])
+        assert found.value[2:] == [6.0, 7.0]
+        assert all(time.tzinfo is not None for time in found.time)
+        assert curves.points(conn, attempt.trial_id, "training", "loss", limit=3).steps == [0, 1, 2]
+
+
+def test_a_chart_of_many_trials(sqlite_store: Store) -> None:
+    """P-96: at most 200 points per series (the time it takes is in bench/store.py)."""
+    with sqlite_store.write() as conn:
+        experiment = experiments.create(conn, name="e", config={}, owner="ada")
+        runs = [attempts.begin(conn, trials.create(conn, experiment, hparams={})) for _ in range(5)]
+        for attempt in runs[:-1]:
+            metrics.append(conn, attempt, [MetricReport("training", {"loss": float(n)}, n) for n in range(1000)])
+    with sqlite_store.read() as conn:
+        found = curves.chart(conn, [attempt.trial_id for attempt in runs], "training", "loss")
+    assert sorted(found) == sorted(attempt.trial_id for attempt in runs[:-1])
+    assert all(50 <= len(curve) <= 200 for curve in found.values())
