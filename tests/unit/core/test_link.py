@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,10 @@ WHO = RunDescription("train.py", script="/train.py", hparams={"lr": 0.1})
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "runs" / "one", WHO)
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    journal = Journal(tmp_path / "runs" / "one", WHO)
+    yield journal
+    journal.close()
 
 
 def test_reports_come_back_as_they_were(journal: Journal) -> None:

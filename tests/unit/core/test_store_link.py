@@ -1,0 +1,410 @@
+"""The link to the store: what becomes of a run's reports, on SQLite and on PostgreSQL alike."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from determined import artifacts, errors
+from determined.core._link import Run, new_run
+from determined.core._record import RunDescription
+from determined.core._store_link import StoreLink
+from determined.store import attempts, experiments, trials
+from determined.store.messages import (
+    CheckpointReport,
+    EarlyExitReport,
+    EnvironmentReport,
+    FitReport,
+    LogLine,
+    MetadataReport,
+    MetricReport,
+    PreemptionAcknowledged,
+    ProgressReport,
+    Report,
+    RunStateReport,
+    Signal,
+    StatusReport,
+)
+from tests import records
+
+Opener = Callable[..., StoreLink]
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> dict[str, Any]:
+    return {"type": "directory", "container_path": str(tmp_path / "checkpoints")}
+
+
+@pytest.fixture
+def who(storage: dict[str, Any]) -> RunDescription:
+    return RunDescription(
+        "train.py",
+        owner="ada",
+        script="/work/train.py",
+        config={"searcher": {"metric": "loss", "smaller_is_better": True}},
+        hparams={"lr": 0.1},
+        seed=7,
+        storage=storage,
+        pid=os.getpid(),
+        host="elsewhere",  # so that nobody looks whether the process lives
+    )
+
+
+@pytest.fixture
+def open_link(store_place: str, who: RunDescription) -> Iterator[Opener]:
+    """Makes links to one store; each is a run of its own."""
+    made: list[StoreLink] = []
+
+    def make(description: RunDescription | None = None, run: Run | None = None, rank: int = 0) -> StoreLink:
+        made.append(StoreLink(run or new_run(), description or who, rank, store_place))
+        return made[-1]
+
+    yield make
+    for link in made:
+        link.close()
+
+
+def loss(steps: int, value: float, group: str = "training") -> MetricReport:
+    return MetricReport(group, {"loss": value}, steps)
+
+
+def saved(storage_id: str, steps: int, **metadata: Any) -> CheckpointReport:
+    return CheckpointReport(storage_id, {"steps_completed": steps, **metadata}, {"f": 3})
+
+
+def test_a_run_becomes_an_experiment_of_one_trial(open_link: Opener, store_place: str) -> None:
+    """Decision 4, P-91: everything that a run says is in the store when `send` returns."""
+    link = open_link()
+    link.send(
+        [
+            RunStateReport("RUNNING"),
+            loss(1, 0.5),
+            loss(1, 0.25, "validation"),
+            LogLine("[rank=1] WARNING: hot", "stderr"),
+            ProgressReport(0.25),
+            ProgressReport(0.5),
+            StatusReport("training"),
+            MetadataReport({"note": "x"}),
+            EnvironmentReport({"git": {"commit": "abc"}}),
+            saved("c1", 1),
+            EarlyExitReport("EXITED_REASON_USER_REQUESTED_STOP"),
+            RunStateReport("ERROR", "ValueError: no"),
+        ]
+    )
+    (experiment,) = records.table("experiments", store_place)
+    assert (experiment["name"], experiment["script"], experiment["owner"]) == ("train.py", "/work/train.py", "ada")
+    assert (experiment["state"], experiment["state_reason"]) == ("ERROR", "ValueError: no")
+    assert (experiment["unmanaged"], experiment["searcher_metric"], experiment["progress"]) == (True, "loss", 0.5)
+    assert experiment["config"]["hyperparameters"] == {"lr": 0.1}
+    (trial,) = records.table("trials", store_place)
+    assert (trial["hparams"], trial["seed"], trial["attempt"]) == ({"lr": 0.1}, 7, 1)
+    assert (trial["runner_state"], trial["metadata"]) == ("training", {"note": "x"})
+    assert (trial["searcher_metric_value"], trial["exit_reason"]) == (0.25, "EXITED_REASON_USER_REQUESTED_STOP")
+    (allocation,) = records.table("allocations", store_place)
+    assert (allocation["state"], allocation["exit_code"]) == ("TERMINATED", 1)
+    assert allocation["environment"] == {"git": {"commit": "abc"}}
+    (line,) = records.table("logs", store_place)
+    assert (line["rank"], line["level"], line["text"], line["stdtype"]) == (1, "WARNING", "hot", "stderr")
+    (checkpoint,) = records.table("checkpoints", store_place)
+    assert (checkpoint["uuid"], checkpoint["steps"], checkpoint["size"]) == ("c1", 1, 3)
+
+
+def test_the_same_reports_twice_are_one(open_link: Opener, store_place: str) -> None:
+    """Decision 4: reports that are offered again because nobody heard the answer do no harm."""
+    link = open_link()
+    for _ in range(2):
+        link.send([RunStateReport("RUNNING"), loss(1, 0.5), saved("c1", 1)])
+    assert records.reported("training", store_place) == [(1, {"loss": 0.5})]
+    assert len(records.table("checkpoints", store_place)) == len(records.table("experiments", store_place)) == 1
+
+
+def test_a_resumed_run_continues_its_trial(open_link: Opener, store_place: str) -> None:
+    """P-56: the next run of the script is attempt 2 of the trial, and what it repeats is replaced, not doubled."""
+    first = open_link()
+    first.send([loss(10, 1.0), loss(20, 0.9), saved("c20", 20), loss(30, 0.8), RunStateReport("ERROR", "killed")])
+    second = open_link()
+    second.send([RunStateReport("RUNNING"), LogLine("hello", "stdout")])
+    assert len(records.table("experiments", store_place)) == 2, "it may be something new"
+    second.send([FitReport(20, "c20", continues=True), loss(30, 0.7), RunStateReport("COMPLETED")])
+    (experiment,) = records.table("experiments", store_place)
+    (trial,) = records.table("trials", store_place)
+    assert (experiment["state"], trial["state"], trial["attempt"]) == ("COMPLETED", "COMPLETED", 2)
+    assert [(steps, body["loss"]) for steps, body in records.reported("training", store_place)] == [
+        (10, 1.0),
+        (20, 0.9),
+        (30, 0.7),
+    ]
+    (line,) = records.table("logs", store_place)
+    assert line["allocation_id"].endswith(".2")
+
+
+@pytest.mark.parametrize("difference", ["hparams", "script", "running", "weights only"])
+def test_what_only_starts_from_a_checkpoint_is_a_run_of_its_own(
+    open_link: Opener, store_place: str, who: RunDescription, difference: str
+) -> None:
+    """P-62: another script or other hyperparameters, or a trial that still runs, is not continued but started from."""
+    first = open_link()
+    first.send([loss(20, 0.9), saved("c20", 20)])
+    if difference != "running":
+        first.send([RunStateReport("COMPLETED")])
+    changes: dict[str, Any] = {"hparams": {"hparams": {"lr": 0.2}}, "script": {"script": "/work/other.py"}}
+    second = open_link(dataclasses.replace(who, **changes.get(difference, {})))
+    second.send([FitReport(20, "c20", continues=difference != "weights only"), loss(30, 0.7)])
+    one, two = records.table("trials", store_place)
+    assert (one["attempt"], two["attempt"]) == (1, 1)
+    assert two["warm_start_checkpoint_uuid"] == "c20"
+    assert len(records.reported("training", store_place)) == 2
+
+
+def test_a_second_fit_replaces_the_first(open_link: Opener, store_place: str) -> None:
+    """P-57: fit() again from batch 0 in the same run reports the same steps again; the newer values count."""
+    link = open_link()
+    link.send([FitReport(0), loss(1, 1.0), loss(2, 0.9), FitReport(0), loss(1, 0.5)])
+    assert records.reported("training", store_place) == [(1, {"loss": 0.5})]
+    link.send([loss(2, 0.4), RunStateReport("COMPLETED")])
+    assert [body["loss"] for _, body in records.reported("training", store_place)] == [0.5, 0.4]
+    (trial,) = records.table("trials", store_place)
+    assert (trial["attempt"], trial["state"]) == (2, "COMPLETED")
+
+
+def test_a_conflict_is_a_warning_in_a_plain_run(
+    open_link: Opener, store_place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P-71: a step told two ways keeps its first value, the rest arrives, and training is told once, not stopped."""
+    link = open_link()
+    with caplog.at_level(logging.WARNING, "determined.core"):
+        link.send([loss(1, 1.0), loss(2, 1.0), loss(1, 2.0), loss(3, 1.0), loss(2, 5.0)])
+    assert records.reported("training", store_place) == [(steps, {"loss": 1.0}) for steps in (1, 2, 3)]
+    assert len([r for r in caplog.records if "not recorded" in r.getMessage()]) == 1
+
+
+def test_a_conflict_is_an_error_where_it_was_promised(open_link: Opener, who: RunDescription) -> None:
+    """P-71, C-47: a detached run is told with an error that names the metric."""
+    link = open_link(dataclasses.replace(who, is_detached=True))
+    with pytest.raises(errors.MetricConflict, match="loss"):
+        link.send([loss(1, 1.0), loss(1, 2.0)])
+
+
+def test_a_checkpoint_without_a_step_is_kept(open_link: Opener, store_place: str) -> None:
+    """core.md 3: a plain run may save without metadata; the record says the last step that was reported."""
+    open_link().send([loss(5, 1.0), CheckpointReport("c", {}, {})])
+    (row,) = records.table("checkpoints", store_place)
+    assert row["steps"] == 5
+
+
+def test_a_request_to_stop_arrives(open_link: Opener, store_place: str) -> None:
+    """4.7: a row in the store is a request to stop; acknowledging it is one too."""
+    link = open_link()
+    assert link.signal() is Signal.NONE, "nothing is opened for the question alone"
+    link.send([RunStateReport("RUNNING")])
+    assert link.signal() is Signal.NONE
+    with records.opened(store_place) as store, store.write() as conn:
+        (row,) = attempts.of_trial(conn, 1)
+        attempts.request_preemption(conn, row.allocation_id)
+    assert link.signal() is Signal.PREEMPT
+    link.send([PreemptionAcknowledged()])
+    (allocation,) = records.table("allocations", store_place)
+    assert allocation["preempt_acked"]
+
+
+def test_other_ranks_add_to_the_run_of_the_chief(open_link: Opener, store_place: str) -> None:
+    """Issue 6: console output of every rank is kept with the run, whoever is first."""
+    run = new_run()
+    chief, other = open_link(run=run), open_link(run=run, rank=1)
+    thread = threading.Thread(target=other.send, args=([LogLine("from 1", "stdout", 1)],))
+    thread.start()
+    chief.send([LogLine("from 0", "stdout", 0)])
+    thread.join()
+    assert sorted((row["rank"], row["text"]) for row in records.table("logs", store_place)) == [
+        (0, "from 0"),
+        (1, "from 1"),
+    ]
+    assert len(records.table("allocations", store_place)) == 1
+
+
+def test_a_managed_trial_is_the_told_one(open_link: Opener, store_place: str, who: RunDescription) -> None:
+    """4.4: a process that was told its trial reports for that attempt; its state and output are not its business."""
+    told = _managed(store_place, who)
+    link = open_link(told)
+    link.send([RunStateReport("RUNNING"), loss(1, 0.5, "validation"), LogLine("x", "stdout"), RunStateReport("ERROR")])
+    (trial,) = records.table("trials", store_place)
+    assert (trial["state"], trial["attempt"], trial["total_batches"]) == ("ACTIVE", 1, 1)
+    assert records.lines(store_place) == []
+    assert link.signal() is Signal.NONE
+    assert link.best_validation() == 0.5
+    with records.opened(store_place) as store, store.write() as conn:
+        attempts.begin(conn, trial["id"])
+    with pytest.raises(errors.StaleAttempt):
+        link.send([loss(2, 0.4)])
+
+
+def test_an_unknown_trial_is_recorded_as_a_run(open_link: Opener, store_place: str, who: RunDescription) -> None:
+    """Ids of another store mean nothing here: the run is recorded like any other."""
+    open_link().send([RunStateReport("RUNNING")])
+    told = dataclasses.replace(who, told_trial_id=1, told_experiment_id=1, told_attempt=1)
+    open_link(told).send([loss(1, 0.5)])
+    assert [row["unmanaged"] for row in records.table("experiments", store_place)] == [True, True]
+
+
+def _managed(place: str, who: RunDescription) -> RunDescription:
+    with records.opened(place) as store, store.write() as conn:
+        experiment = experiments.create(
+            conn, name="search", config={}, owner="ada", state="ACTIVE", searcher_metric="loss"
+        )
+        trial = trials.create(conn, experiment, hparams={}, state="ACTIVE")
+        begun = attempts.begin(conn, trial)
+    return dataclasses.replace(
+        who,
+        told_trial_id=trial,
+        told_experiment_id=experiment,
+        told_allocation_id=begun.allocation_id,
+        told_attempt=begun.attempt,
+    )
+
+
+def test_the_same_outside_names_are_the_same_trial(open_link: Opener, store_place: str, who: RunDescription) -> None:
+    """P-70: the same external ids again are the same trial, attempt 2, with its newest checkpoint and steps."""
+    names = {"external_experiment_id": "exp", "external_trial_id": "t"}
+    detached = dataclasses.replace(who, is_detached=True, config={**who.config, **names})
+    first = open_link(detached)
+    begun = first.attach()
+    assert begun is not None
+    assert (begun.attempt, begun.latest_checkpoint, begun.steps_completed) == (1, None, 0)
+    first.send([loss(10, 1.0), saved("c10", 10), RunStateReport("ERROR")])
+    again = open_link(detached).attach()
+    assert again is not None
+    assert (again.trial_id, again.experiment_id, again.attempt) == (begun.trial_id, begun.experiment_id, 2)
+    assert (again.latest_checkpoint, again.steps_completed) == ("c10", 10)
+    sibling = dataclasses.replace(detached, config={**detached.config, "external_trial_id": "u"})
+    other = open_link(sibling).attach()
+    assert other is not None
+    assert other.experiment_id == begun.experiment_id
+    assert other.trial_id != begun.trial_id
+
+
+def test_history_is_that_of_the_script(open_link: Opener, who: RunDescription) -> None:
+    """Issue 6: "latest" and "best" are of earlier runs of this script, class and storage; others are named as such."""
+    first = open_link()
+    first.send(
+        [saved("a", 1, trial_class="m:T", searcher_metric=0.1), saved("b", 2, trial_class="m:T", searcher_metric=0.2)]
+    )
+    first.send([saved("c", 3, trial_class="m:Other")])
+    elsewhere = dataclasses.replace(who, storage={"type": "directory", "container_path": "/other"})
+    open_link(elsewhere).send([saved("d", 4, trial_class="m:T")])
+    open_link(dataclasses.replace(who, script="/other.py")).send([saved("e", 5, trial_class="m:T")])
+
+    def ask(which: Any, name: str = "T", *, smaller: bool = True, **changes: Any) -> Any:
+        return open_link(dataclasses.replace(who, **changes)).find_checkpoint(which, name, smaller)
+
+    assert ask("latest").found == "b"
+    assert ask("latest", "m:T").found == "b"
+    assert ask("best").found == "a"
+    assert ask("best", smaller=False).found == "b"
+    new = ask("latest", script="/new.py")
+    assert new.found is None
+    assert set(new.others) == {"a", "b", "c", "d", "e"}
+    assert ask("latest", script=None) is None
+
+
+def test_the_best_that_a_checkpoint_knew(open_link: Opener) -> None:
+    """Decision 3: the policy "best" goes on from what was best when the checkpoint was saved, not from later ones."""
+    link = open_link()
+    link.send([loss(1, 0.5, "validation"), loss(2, 0.4, "validation"), saved("c2", 2), loss(3, 0.1, "validation")])
+    assert link.best_before("c2") == 0.4
+    assert link.best_before("unknown") is None
+
+
+# What a dead run has left.
+
+
+@contextlib.contextmanager
+def dying(link: StoreLink) -> Iterator[StoreLink]:
+    """The block, and then what the kernel does with a process that is killed."""
+    yield link
+    assert link._journal._lock is not None
+    link._journal._lock.close()
+    link._journal._lock = None
+
+
+def publish(storage: dict[str, Any]) -> str:
+    """A checkpoint that is there."""
+    storage_id = str(uuid.uuid4())
+    draft = artifacts.open_storage(storage).draft(storage_id)
+    draft.publish(draft.put_bytes("metadata.json", b'{"steps_completed": 4}'))
+    draft.discard()
+    return storage_id
+
+
+def test_kept_reports_are_delivered_by_the_next_run(open_link: Opener, store_place: str) -> None:
+    """Decision 4: a run that never reached the store is recorded later, as it was."""
+    with dying(open_link()) as link:
+        assert link.keep([RunStateReport("RUNNING"), loss(1, 0.5), LogLine("hello", "stdout")])
+        assert link.keep([RunStateReport("COMPLETED")])
+    open_link().send([RunStateReport("RUNNING")])
+    assert [row["state"] for row in records.table("experiments", store_place)] == ["COMPLETED", "RUNNING"]
+    assert records.reported("training", store_place) == [(1, {"loss": 0.5})]
+    assert records.lines(store_place) == ["hello"]
+    assert not link._journal.directory.exists()
+
+
+def test_kept_reports_go_first_when_the_store_is_back(open_link: Opener, store_place: str) -> None:
+    """Decision 4: what was put aside while the store was away arrives before what came later."""
+    link = open_link()
+    link.send([RunStateReport("RUNNING")])
+    link.keep([LogLine("one", "stdout")])
+    link.keep([LogLine("two", "stdout")])
+    link.send([LogLine("three", "stdout")])
+    link.send([LogLine("four", "stdout")])
+    assert records.lines(store_place) == ["one", "two", "three", "four"]
+
+
+def test_a_published_checkpoint_is_adopted(open_link: Opener, store_place: str, storage: dict[str, Any]) -> None:
+    """Issue 6: killed between publishing and recording, a checkpoint is recorded by the next run; one that was being
+    deleted is recorded as gone; one that was never there is not recorded."""
+    with dying(open_link()) as link:
+        link.send([RunStateReport("RUNNING"), saved("deleted", 3)])
+        link.doubt("deleted")
+        link.doubt("never")
+        there = publish(storage)
+        link.doubt(there)
+    open_link().send([RunStateReport("RUNNING")])
+    found = {
+        row["uuid"]: (row["state"], row["steps"], row["trial_id"]) for row in records.table("checkpoints", store_place)
+    }
+    assert found == {"deleted": ("DELETED", 3, 1), there: ("COMPLETED", 4, 1)}
+    assert not link._journal.directory.exists()
+
+
+def test_a_checkpoint_is_adopted_after_its_trial_was_continued(
+    open_link: Opener, store_place: str, storage: dict[str, Any]
+) -> None:
+    """What a replaced attempt had saved is still a checkpoint of the trial; what it had to say is out of date."""
+    with dying(open_link()) as link:
+        link.send([loss(1, 1.0), saved("c1", 1), RunStateReport("ERROR")])
+        there = publish(storage)
+        link.doubt(there)
+        link.keep([loss(2, 1.0)])
+    with records.opened(store_place) as store, store.write() as conn:
+        attempts.begin(conn, 1)
+    open_link().send([RunStateReport("RUNNING")])
+    assert {row["uuid"] for row in records.table("checkpoints", store_place)} == {"c1", there}
+    assert records.reported("training", store_place) == [(1, {"loss": 1.0})]
+
+
+def test_what_the_kinds_of_reports_are_called() -> None:
+    """Every kind of report can wait in the journal: none is forgotten in its table."""
+    from determined.core._journal import KINDS
+
+    def below(kind: type[Report]) -> set[type[Report]]:
+        return {kind, *(deeper for child in kind.__subclasses__() for deeper in below(child))}
+
+    assert below(Report) == set(KINDS.values())
