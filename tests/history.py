@@ -50,7 +50,7 @@ class History:
 
     def __init__(self, root: Path, place: str | Path | None = None) -> None:
         self.root = root
-        self.place = place or root / "runs.db"
+        self.place = place or _empty(root / "runs.db")
         self.store: Store = open_store(self.place)
         self.storage = {"type": "directory", "container_path": str(root / "checkpoints")}
         self._now = START
@@ -218,6 +218,19 @@ class History:
             code = 0 if state == "COMPLETED" else 1
             attempts.end(conn, run.attempt.allocation_id, exit_code=code, time=moment)
             trials.set_state(conn, run.trial_id, state, reason, time=moment)
+
+
+_made: list[bytes] = []
+
+
+def _empty(path: Path) -> Path:
+    """An empty store, made once per process and copied: making tables takes longer than most tests."""
+    if not _made:
+        open_store(path).close()
+        _made.append(path.read_bytes())
+    else:
+        path.write_bytes(_made[0])
+    return path
 
 
 TRIAL_ARGUMENTS = {

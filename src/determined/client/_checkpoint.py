@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -300,6 +301,22 @@ def storage_of(uuid: str, config: Mapping[str, Any] | None) -> Storage:
             "If you know the directory, read it with determined.pytorch.load_trial_from_checkpoint_path()."
         )
     return open_storage(config)
+
+
+class Storages:
+    """The storages of many checkpoints, each opened once."""
+
+    def __init__(self) -> None:
+        self._opened: dict[str, Storage] = {}
+
+    def of(self, uuid: str, config: Mapping[str, Any] | None) -> Storage | None:
+        """Where a checkpoint is, or None if nobody wrote that down."""
+        if config is None:
+            return None
+        key = json.dumps(config, sort_keys=True)
+        if key not in self._opened:
+            self._opened[key] = storage_of(uuid, config)
+        return self._opened[key]
 
 
 def _files(storage: Storage, uuid: str) -> dict[str, int]:

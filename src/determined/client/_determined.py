@@ -60,7 +60,7 @@ class Determined:
         self._session = Session(place_of(master, store), user=user)
 
     def __repr__(self) -> str:
-        return f"Determined({self._session.place_name})"
+        return f"Determined({self._session.place})"
 
     def __enter__(self) -> Determined:
         return self

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from determined.client import _actions, _files, _retention, _sorting
+from determined.client import _actions, _files, _retention, _sorting, _store
 from determined.client._checkpoint import Checkpoint, all_checkpoints, find_checkpoints, validated
 from determined.client._enums import CheckpointSortBy, ExperimentState, OrderBy, TrialSortBy
 from determined.client._listing import Listing, frame
@@ -513,6 +513,7 @@ class Experiment:
             experiments.delete(conn, self.id)
             row = experiments.get(conn, self.id, deleted=True)
         self._take(row)
+        _store.purge_quietly(self._session)
 
     def undelete(self) -> None:
         """Bring it back after `delete()`.

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any
 
-from determined.artifacts import Storage
-from determined.client._checkpoint import storage_of
+from determined.client._checkpoint import Storages
 from determined.client._session import Session
-from determined.errors import CheckpointStateException
 
 if TYPE_CHECKING:
     from determined.store.checkpoints import CheckpointRow
@@ -22,7 +19,8 @@ class Retention:
 
     Args:
         removed: The checkpoints whose files are gone now; with `dry_run`, would be.
-        in_use: Those that were left alone, because somebody reads them or has registered them meanwhile.
+        in_use: Those that were left alone: somebody reads them, or has registered them meanwhile, or nobody knows where
+            their files are.
         size: Bytes of the removed ones.
         dry_run: Whether it was only a look.
 
@@ -50,21 +48,11 @@ def apply(session: Session, experiment_id: int, policy: Policy | None, *, dry_ru
         sizes = {uuid: checkpoints.get(conn, uuid).size for uuid in unwanted}
     if dry_run:
         return Retention(unwanted, [], sum(sizes.values()), dry_run=True)
-    gone, stayed = retention.remove(session.store, unwanted, Remover())
+    storages = Storages()
+
+    def delete(row: CheckpointRow) -> bool:
+        storage = storages.of(row.uuid, row.storage)
+        return storage is not None and storage.delete_unread(row.uuid)
+
+    gone, stayed = retention.remove(session.store, unwanted, delete)
     return Retention(gone, stayed, sum(sizes[uuid] for uuid in gone), dry_run=False)
-
-
-class Remover:
-    """Deletes the files of checkpoints that nobody reads, each storage opened once."""
-
-    def __init__(self) -> None:
-        self._storages: dict[str, Storage] = {}
-
-    def __call__(self, row: CheckpointRow) -> bool:
-        key = json.dumps(row.storage, sort_keys=True)
-        try:
-            if key not in self._storages:
-                self._storages[key] = storage_of(row.uuid, row.storage)
-        except CheckpointStateException:  # nobody knows where its files are, so they stay
-            return False
-        return self._storages[key].delete_unread(row.uuid)

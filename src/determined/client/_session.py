@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from determined.store.database import Store
+    from determined.store.place import StorePlace
 
 SETTLE_SECONDS = 5.0
 
@@ -36,11 +37,11 @@ class Session:
         self._settled_at: float | None = None
 
     @property
-    def place_name(self) -> str:
-        """Where the store is, for people; it may not be open yet."""
+    def place(self) -> StorePlace:
+        """Where the store is; it may not be open yet."""
         from determined.store.place import find_place
 
-        return str(find_place(self._place))
+        return find_place(self._place)
 
     @property
     def store(self) -> Store:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from determined.artifacts import Storage
-from determined.client._checkpoint import storage_of
+from determined.client._checkpoint import Storages
 from determined.client._files import remove_event_files
 from determined.client._session import Session
-from determined.errors import CheckpointStateException
+
+if TYPE_CHECKING:
+    from determined.store.upkeep import StoreInfo, Vacuumed
 
 logger = logging.getLogger("determined.client")
 
@@ -45,6 +46,48 @@ class StoreCommands:
         """Where it is, without a password."""
         return self._session.store.url
 
+    def info(self) -> StoreInfo:
+        """Where it is, how large, and how much is in it.
+
+        Example::
+
+            client.connect().store.info().counts["experiments"]
+        """
+        from determined.store import upkeep
+
+        return upkeep.info(self._session.store)
+
+    def check(self, *, files: bool = False) -> list[str]:
+        """All that is wrong with it, one sentence each; an empty list is good news. Nothing is changed.
+
+        Args:
+            files: Also look whether the files of all complete checkpoints are there.
+
+        Example::
+
+            assert client.connect().store.check() == []
+        """
+        from determined.store import upkeep
+
+        path = self._session.place.path
+        if path is not None and path.exists() and (broken := upkeep.check_file(path)):
+            return broken  # it might not even open
+        found = upkeep.check(self._session.store)
+        return [*found, *_missing_files(self._session)] if files else found
+
+    def vacuum(self) -> Vacuumed:
+        """Remove for good what was deleted long enough ago, and give the space back. Others wait meanwhile.
+
+        Example::
+
+            done = client.connect().store.vacuum()
+            print(done.before - done.after)
+        """
+        from determined.store import upkeep
+
+        self.purge()
+        return upkeep.vacuum(self._session.store)
+
     def purge(self) -> Purged:
         """Remove, with all their files, the experiments that were deleted longer ago than they can be brought back.
 
@@ -55,6 +98,22 @@ class StoreCommands:
         return purge(self._session)
 
 
+def _missing_files(session: Session) -> Iterator[str]:
+    """A sentence per complete checkpoint that has no files."""
+    from determined.store import checkpoints, experiments
+
+    storages = Storages()
+    with session.read() as conn:
+        ids = [row.id for row in experiments.find(conn)]
+    for experiment_id in ids:
+        with session.read() as conn:
+            rows = checkpoints.find(conn, experiment_id=experiment_id, sort_by="steps")
+        for row in rows:
+            storage = storages.of(row.uuid, row.storage)
+            if storage is not None and not storage.exists(row.uuid):
+                yield f"Checkpoint {row.uuid} of trial {row.trial_id} is COMPLETED, and has no files in {storage.url}."
+
+
 def purge(session: Session) -> Purged:
     """Files first, rows then: whoever is interrupted in between finds the rows again."""
     from determined.store import removal
@@ -63,14 +122,11 @@ def purge(session: Session) -> Purged:
         found = removal.condemned(conn)
     if not found.experiment_ids:
         return Purged([], [])
-    storages: dict[str, Storage] = {}
-    removed = []
+    storages, removed = Storages(), []
     for checkpoint in found.checkpoints:
-        key = json.dumps(checkpoint.storage, sort_keys=True)
-        with contextlib.suppress(CheckpointStateException):  # nobody knows where its files are
-            if key not in storages:
-                storages[key] = storage_of(checkpoint.uuid, checkpoint.storage)
-            storages[key].delete(checkpoint.uuid)
+        storage = storages.of(checkpoint.uuid, checkpoint.storage)
+        if storage is not None:
+            storage.delete(checkpoint.uuid)
             removed.append(checkpoint.uuid)
     for directory in found.tensorboard:
         remove_event_files(directory)
