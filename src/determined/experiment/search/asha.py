@@ -7,7 +7,6 @@ trials pause and may come back, is in promotion.py; several halving searches sid
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -172,7 +171,7 @@ class StoppingHalving(HalvingMethod):
             "rungs": [rung.snapshot() for rung in self.rungs],
             "trials": {
                 request_id: {
-                    **dataclasses.asdict(trial),
+                    **vars(trial),
                     "values": [v if v is None else spell(v) for v in trial.values],
                 }
                 for request_id, trial in self._trials.items()

@@ -50,7 +50,8 @@ class Landscape:
     """
 
     def __init__(self, space: Space, seed: int = 0) -> None:
-        generator = Generator(seed)
+        # Stirred: a search that happens to have the same seed would otherwise draw near the best point at once.
+        generator = Generator((seed * 2654435761 + 97) % 2**32)
         self._axes: list[tuple[tuple[str, ...], Parameter, float, float]] = []
         for path, parameter in space.parameters():
             if not isinstance(parameter, Const):

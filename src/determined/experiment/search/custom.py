@@ -33,9 +33,7 @@ def load(searcher: Mapping[str, Any], directory: os.PathLike[str] | str) -> Sear
     """
     named = searcher.get("class") or searcher.get("entrypoint")
     if not isinstance(named, str) or named.count(":") != 1 or not all(named.split(":")):
-        raise errors.SearchError(
-            f"searcher.class is {named!r}; expected module:Class, for example my_search:MySearch."
-        )
+        raise errors.SearchError(f"searcher.class is {named!r}; expected module:Class, for example my_search:MySearch.")
     module_name, class_name = named.split(":")
     with import_from_path(directory):
         try:

@@ -11,7 +11,6 @@ a checkpoint per pause, and paused trials that stay around until the end.
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import heapq
 import math
 from collections.abc import Mapping
@@ -135,7 +134,7 @@ class PromotingHalving(HalvingMethod):
                 for rung in self.rungs
             ],
             "trials": {
-                request_id: {**dataclasses.asdict(trial), "places": [_spelled(p) for p in trial.places]}
+                request_id: {**vars(trial), "places": [_spelled(p) for p in trial.places]}
                 for request_id, trial in self._trials.items()
             },
         }

@@ -109,7 +109,7 @@ class Searcher:
             "method": self._method.snapshot(),
             "state": dataclasses.asdict(self._state),
             "trials": {
-                request_id: {**dataclasses.asdict(trial), "ended": trial.ended.value if trial.ended else None}
+                request_id: {**vars(trial), "ended": trial.ended.value if trial.ended else None}
                 for request_id, trial in self._trials.items()
             },
             "gone": sorted(self._gone),
