@@ -242,7 +242,8 @@ def test_time_is_derived_from_the_older_length() -> None:
     config = parse(searcher={**ASHA, "max_length": {"epochs": 8}})
     section = config.effective()["searcher"]
     assert (section["time_metric"], section["max_time"]) == ("epochs", 8)
-    assert len(config.warnings) == 1
+    (warning,) = config.warnings
+    assert "time_metric: epochs, max_time: 8" in warning
 
 
 @pytest.mark.parametrize("length", [{"records": 8}, 8])
@@ -367,6 +368,17 @@ def test_variables_are_assignments(entry: Any) -> None:
 def test_mounts_that_cannot_be(mount: dict[str, str]) -> None:
     """platform 1.2: host_path is absolute, container_path is a name inside; both are needed."""
     assert "<config>.bind_mounts[0]." in refused(bind_mounts=[mount])
+
+
+def test_mounts_have_places_of_their_own() -> None:
+    """platform 1.1: one entry per container_path."""
+    mounts = [{"host_path": host, "container_path": "data"} for host in ("/a", "/b")]
+    assert "<config>.bind_mounts[1].container_path" in refused(bind_mounts=mounts)
+
+
+def test_labels_are_there_once() -> None:
+    """platform 1.2: duplicates collapse."""
+    assert parse(labels=["b", "a", "b"]).labels == ["b", "a"]
 
 
 def test_mounts_without_a_container() -> None:

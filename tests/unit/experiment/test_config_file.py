@@ -131,7 +131,7 @@ def test_text_is_kept_byte_for_byte(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     """Absent, a directory, not UTF-8, too large: one sentence each, with the name."""
     large, other = tmp_path / "large.yaml", tmp_path / "other.yaml"
-    large.write_text("#" * (config_file.LARGEST_FILE + 1))
+    large.write_text("#" + "é" * (config_file.LARGEST_FILE // 2))  # fewer characters than bytes
     other.write_bytes("name: ä".encode("utf-16"))
     reasons = {tmp_path / "absent": "No such file", tmp_path: "directory", large: "1024 KiB", other: "UTF-8"}
     for path, reason in reasons.items():
@@ -139,7 +139,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             read(path)
         assert str(path) in str(caught.value)
     with pytest.raises(ConfigError, match="1024 KiB"):
-        parse(large.read_text())
+        parse("#" * (config_file.LARGEST_FILE + 1))
 
 
 JSON = st.recursive(

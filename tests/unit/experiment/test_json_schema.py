@@ -154,3 +154,11 @@ def test_editors_can_explain_every_key() -> None:
     for where in (made, *made["$defs"].values()):
         for key, field in where.get("properties", {}).items():
             assert field.get("description") or field.get("$ref"), key
+
+
+def test_the_file_of_the_guide_is_valid(validator: Draft202012Validator) -> None:
+    """style.md 12: the file that the guide shows passes."""
+    text = (ROOT / "docs" / "guides" / "experiment-config.md").read_text()
+    values = parse(text.split("```yaml\n")[1].split("```")[0]).values
+    assert ExperimentConfig.parse(values).warnings == []
+    assert mistakes(validator, values) == []
