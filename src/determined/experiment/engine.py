@@ -1,0 +1,349 @@
+"""One experiment as a pure machine: something happened in, what to do now out. No clock, no files, no processes.
+
+The controller feeds it one happening at a time and carries out the deeds, in order, in the transaction that stores the
+happening. How trials are chosen is the searcher's; what states there are and how an exit is judged is `lifecycle`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from determined import errors
+from determined.experiment import lifecycle
+from determined.experiment.happenings import (
+    AddTrial,
+    AttemptEnded,
+    AttemptStarted,
+    Deed,
+    Dequeue,
+    Happening,
+    InvalidHPReported,
+    Kill,
+    Preempt,
+    Progressed,
+    Queue,
+    Request,
+    SetExperiment,
+    SetTrial,
+    Started,
+    TrialKillRequested,
+    Validated,
+    Warn,
+)
+from determined.experiment.lifecycle import State
+from determined.experiment.search import base
+from determined.experiment.search.base import ExitedReason
+from determined.experiment.search.searcher import Searcher
+
+INVALID_HP_SECONDS = 10.0
+"""How long a trial that has reported InvalidHP may take to leave by itself."""
+
+
+class Phase(str, enum.Enum):
+    """What there is of a trial outside the store."""
+
+    IDLE = "IDLE"
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+
+
+@dataclass
+class Trial:
+    """One trial's life so far."""
+
+    state: State
+    phase: Phase = Phase.IDLE
+    restarts: int = 0
+    attempts: int = 0
+    is_invalid: bool = False  # it has said so
+    is_held: bool = False  # the search paused it, so that activating the experiment does not start it
+
+
+class Engine:
+    """One experiment: happenings in, deeds out.
+
+    Args:
+        searcher: Its search.
+        max_restarts: How often each trial may fail.
+        name: How messages call the experiment.
+
+    Example::
+
+        engine = Engine(Searcher(config, space, seed), max_restarts=5)
+        engine.handle(Started())           # [AddTrial(...), ...]
+        engine.handle(Request.ACTIVATE)    # [SetExperiment(ACTIVE), SetTrial(...), Queue(...), ...]
+    """
+
+    def __init__(self, searcher: Searcher, *, max_restarts: int, name: str = "The experiment") -> None:
+        self.searcher = searcher
+        self.state = State.PAUSED
+        self.trials: dict[str, Trial] = {}
+        self._max_restarts = max_restarts
+        self._name = name
+        self._open = 0  # trials that have not ended
+        self._ends: dict[State, int] = {}
+        self._deeds: list[Deed] = []
+
+    def handle(self, happening: Happening) -> list[Deed]:
+        """What to do about it, in order.
+
+        Raises:
+            IllegalMove: A person asked for what this state does not allow. Nothing changed.
+            NotFound: There is no such trial.
+        """
+        self._deeds = []
+        self._HANDLERS[type(happening)](self, happening)
+        return self._deeds
+
+    def progress(self) -> float:
+        """How far the experiment is: exactly 1 when it is COMPLETED."""
+        return 1.0 if self.state is State.COMPLETED else self.searcher.progress()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, as strict JSON."""
+        return {
+            "state": self.state.value,
+            "trials": {request_id: dataclasses.asdict(trial) for request_id, trial in self.trials.items()},
+            "searcher": self.searcher.snapshot(),
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Be where `snapshot` was; the searcher is restored by its own `Searcher.restore` before."""
+        self.state = State(snapshot["state"])
+        self.trials = {
+            request_id: Trial(**{**row, "state": State(row["state"]), "phase": Phase(row["phase"])})
+            for request_id, row in snapshot["trials"].items()
+        }
+        self._ends = {}
+        for trial in self.trials.values():
+            if trial.state.is_terminal:
+                self._ends[trial.state] = self._ends.get(trial.state, 0) + 1
+        self._open = len(self.trials) - sum(self._ends.values())
+
+    # What people ask for.
+
+    def _start(self, _: Started) -> None:
+        self._search(base.Initial())
+
+    def _request(self, request: Request) -> None:
+        if request is Request.ACTIVATE:
+            self._activate()
+        elif request is Request.PAUSE:
+            self._pause()
+        elif request is Request.CANCEL:
+            if not (self.state.is_stopping or self.state.is_terminal):
+                self._stop_everything(State.STOPPING_CANCELED, "Somebody canceled the experiment.")
+        elif not (self.state is State.STOPPING_KILLED or self.state.is_terminal):
+            self._stop_everything(State.STOPPING_KILLED, "Somebody killed the experiment.")
+
+    def _activate(self) -> None:
+        if not self._move(State.ACTIVE, "Somebody activated the experiment."):
+            return
+        for request_id, trial in self.trials.items():
+            if trial.state is State.PAUSED and not trial.is_held:
+                self._set(request_id, State.ACTIVE, "The experiment was activated.")
+                self._queue(request_id)
+
+    def _pause(self) -> None:
+        if not self._move(State.PAUSED, "Somebody paused the experiment."):
+            return
+        for request_id, trial in self.trials.items():
+            if trial.state is State.ACTIVE:
+                self._hold(request_id, "The experiment was paused.")
+
+    def _kill_trial(self, asked: TrialKillRequested) -> None:
+        trial = self._trial(asked.request_id)
+        if not trial.state.is_terminal:
+            self._stop(asked.request_id, State.STOPPING_KILLED, "Somebody killed the trial.")
+
+    # What trials do.
+
+    def _attempt_started(self, started: AttemptStarted) -> None:
+        trial = self._trial(started.request_id)
+        trial.phase = Phase.RUNNING
+        trial.attempts += 1
+
+    def _validated(self, report: Validated) -> None:
+        if not self._trial(report.request_id).state.is_terminal:
+            self._search(base.ValidationCompleted(report.request_id, report.metrics, report.steps_completed))
+
+    def _progressed(self, report: Progressed) -> None:
+        if not self._trial(report.request_id).state.is_terminal:
+            self._search(base.TrialProgress(report.request_id, report.progress))
+
+    def _invalid_hp(self, report: InvalidHPReported) -> None:
+        trial = self._trial(report.request_id)
+        if trial.phase is Phase.RUNNING and not trial.is_invalid:
+            trial.is_invalid = True
+            self._deeds.append(Kill(report.request_id, "The trial raised InvalidHP.", INVALID_HP_SECONDS))
+
+    def _attempt_ended(self, ended: AttemptEnded) -> None:
+        request_id, trial = ended.request_id, self._trial(ended.request_id)
+        if trial.phase is Phase.RUNNING:
+            trial.phase = Phase.IDLE
+        if trial.state.is_terminal:
+            return
+        verdict = lifecycle.judge(
+            ended.exit,
+            trial.state,
+            restarts=trial.restarts,
+            max_restarts=self._max_restarts,
+            is_invalid=trial.is_invalid,
+        )
+        trial.restarts = verdict.restarts
+        if verdict.state is not None:
+            self._end(request_id, verdict.state, verdict.reason, verdict.early)
+            return
+        trial.is_invalid = False
+        self._deeds.append(SetTrial(request_id, trial.state, verdict.reason, trial.restarts))
+        if trial.state is State.ACTIVE:
+            self._queue(request_id)
+
+    # What the search wants.
+
+    def _search(self, event: base.Event) -> None:
+        try:
+            actions = self.searcher.handle(event)
+        except Exception as failed:  # noqa: BLE001 - a search method of the user's own may raise anything
+            if not self.state.is_terminal:
+                self._stop_everything(State.STOPPING_ERROR, f"The search failed with {type(failed).__name__}: {failed}")
+            return
+        self._deeds += [Warn(text) for text in self.searcher.warnings]
+        for action in actions:
+            self._carry_out(action)
+
+    def _carry_out(self, action: base.Action) -> None:
+        if isinstance(action, base.Create):
+            self._create(action)
+        elif isinstance(action, base.Shutdown):
+            self._shut_down(action)
+        elif isinstance(action, base.Stop):
+            self._stop(action.request_id, State.STOPPING_COMPLETED, "The search has seen enough of this trial.")
+        elif isinstance(action, base.Pause):
+            trial = self.trials[action.request_id]
+            trial.is_held = True
+            if trial.state is State.ACTIVE:
+                self._hold(action.request_id, "The search lets this trial wait.")
+        else:
+            trial = self.trials[action.request_id]
+            trial.is_held = False
+            if trial.state is State.PAUSED and self.state is State.ACTIVE:
+                self._set(action.request_id, State.ACTIVE, "The search lets this trial go on.")
+                self._queue(action.request_id)
+
+    def _create(self, action: base.Create) -> None:
+        if self.state not in (State.ACTIVE, State.PAUSED):
+            return
+        self.trials[action.request_id] = Trial(self.state)
+        self._open += 1
+        self._deeds.append(
+            AddTrial(action.request_id, action.hparams, action.seed, self.state, action.source_checkpoint_uuid)
+        )
+        self._search(base.TrialCreated(action.request_id))
+        self._queue(action.request_id)
+
+    def _shut_down(self, end: base.Shutdown) -> None:
+        if self.state.is_stopping or self.state.is_terminal:
+            self._finish_if_done()
+            return
+        if end.failure:
+            self._stop_everything(State.STOPPING_ERROR, "The search failed.")
+        elif end.cancel:
+            self._stop_everything(State.STOPPING_CANCELED, "The search was canceled.")
+        else:
+            self._stop_everything(State.STOPPING_COMPLETED, "The search is over.")
+
+    # How trials and the experiment end.
+
+    def _stop_everything(self, to: State, reason: str) -> None:
+        self._move(to, reason)
+        for request_id, trial in list(self.trials.items()):
+            if not trial.state.is_terminal:
+                self._stop(request_id, to, reason)
+        self._finish_if_done()
+
+    def _stop(self, request_id: str, to: State, reason: str) -> None:
+        """Bring one trial to an end, more severely than before if it is already on its way."""
+        trial = self.trials[request_id]
+        if trial.state.is_terminal or trial.state is to or to not in lifecycle.TRIAL_MOVES[trial.state]:
+            return
+        self._set(request_id, to, reason)
+        if trial.phase is Phase.RUNNING:
+            kills = to in (State.STOPPING_KILLED, State.STOPPING_ERROR)
+            self._deeds.append(Kill(request_id, reason) if kills else Preempt(request_id, reason))
+            return
+        self._dequeue(request_id)
+        self._end(request_id, to.end, reason, lifecycle.early_reason(to.end))
+
+    def _end(self, request_id: str, state: State, reason: str, early: ExitedReason | None) -> None:
+        self._set(request_id, state, reason)
+        self._open -= 1
+        self._ends[state] = self._ends.get(state, 0) + 1
+        if early is not None:
+            self._search(base.TrialExitedEarly(request_id, early))
+        self._search(base.TrialExited(request_id))
+        self._finish_if_done()
+
+    def _finish_if_done(self) -> None:
+        if not self.state.is_stopping or self._open:
+            return
+        end = lifecycle.result_of(self._ends) if self.state is State.STOPPING_COMPLETED else self.state.end
+        if self.state is State.STOPPING_COMPLETED and end is State.CANCELED:
+            self._move(State.STOPPING_KILLED, "Every trial was canceled.")
+        self._move(end, f"All trials have ended: {self._tally()}.")
+
+    def _tally(self) -> str:
+        return ", ".join(f"{count} {state.value}" for state, count in self._ends.items()) or "there were none"
+
+    # The small steps.
+
+    def _trial(self, request_id: str) -> Trial:
+        if request_id not in self.trials:
+            raise errors.NotFound(f"{self._name} has no trial with the request id {request_id!r}.")
+        return self.trials[request_id]
+
+    def _move(self, to: State, reason: str) -> bool:
+        if not lifecycle.move(self._name, self.state, to):
+            return False
+        self.state = to
+        self._deeds.append(SetExperiment(to, reason))
+        return True
+
+    def _set(self, request_id: str, state: State, reason: str) -> None:
+        trial = self.trials[request_id]
+        trial.state = state
+        self._deeds.append(SetTrial(request_id, state, reason, trial.restarts))
+
+    def _hold(self, request_id: str, reason: str) -> None:
+        self._set(request_id, State.PAUSED, reason)
+        if self.trials[request_id].phase is Phase.RUNNING:
+            self._deeds.append(Preempt(request_id, reason))
+        self._dequeue(request_id)
+
+    def _queue(self, request_id: str) -> None:
+        """Have it run, unless it runs; then its exit brings it here again."""
+        trial = self.trials[request_id]
+        if trial.state is State.ACTIVE and trial.phase is Phase.IDLE:
+            trial.phase = Phase.QUEUED
+            self._deeds.append(Queue(request_id))
+
+    def _dequeue(self, request_id: str) -> None:
+        trial = self.trials[request_id]
+        if trial.phase is Phase.QUEUED:
+            trial.phase = Phase.IDLE
+            self._deeds.append(Dequeue(request_id))
+
+    _HANDLERS: Mapping[type, Callable[[Engine, Any], None]] = {
+        Started: _start,
+        Request: _request,
+        TrialKillRequested: _kill_trial,
+        AttemptStarted: _attempt_started,
+        Validated: _validated,
+        Progressed: _progressed,
+        InvalidHPReported: _invalid_hp,
+        AttemptEnded: _attempt_ended,
+    }

@@ -1,0 +1,212 @@
+"""States of experiments and trials, the legal moves between them, and how the end of a process is judged. All pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from determined import errors
+from determined.experiment.search.base import ExitedReason
+
+
+class State(str, enum.Enum):
+    """Where an experiment or trial stands. The names are those of the store's `state` columns."""
+
+    PAUSED = "PAUSED"
+    ACTIVE = "ACTIVE"
+    RUNNING = "RUNNING"  # of unmanaged trials, which nobody schedules
+    STOPPING_COMPLETED = "STOPPING_COMPLETED"
+    STOPPING_CANCELED = "STOPPING_CANCELED"
+    STOPPING_KILLED = "STOPPING_KILLED"
+    STOPPING_ERROR = "STOPPING_ERROR"
+    COMPLETED = "COMPLETED"
+    CANCELED = "CANCELED"
+    ERROR = "ERROR"
+    DELETING = "DELETING"
+    DELETE_FAILED = "DELETE_FAILED"
+    DELETED = "DELETED"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Nothing runs, and nothing will, unless somebody continues the experiment."""
+        return self in (State.COMPLETED, State.CANCELED, State.ERROR)
+
+    @property
+    def is_stopping(self) -> bool:
+        """The end is decided; processes are still leaving."""
+        return self in ENDS
+
+    @property
+    def end(self) -> State:
+        """What a stopping state ends in."""
+        return ENDS[self]
+
+
+ENDS = {  # by severity: a stopping trial only ever moves down this list
+    State.STOPPING_COMPLETED: State.COMPLETED,
+    State.STOPPING_CANCELED: State.CANCELED,
+    State.STOPPING_KILLED: State.CANCELED,
+    State.STOPPING_ERROR: State.ERROR,
+}
+_STOPPING = tuple(ENDS)
+
+EXPERIMENT_MOVES: Mapping[State, tuple[State, ...]] = {
+    State.PAUSED: (State.ACTIVE, *_STOPPING, State.ERROR),
+    State.ACTIVE: (State.PAUSED, *_STOPPING, State.ERROR),
+    State.STOPPING_COMPLETED: (State.COMPLETED, State.STOPPING_KILLED, State.STOPPING_ERROR, State.ERROR),
+    State.STOPPING_CANCELED: (State.CANCELED, State.STOPPING_KILLED, State.STOPPING_ERROR, State.ERROR),
+    State.STOPPING_KILLED: (State.CANCELED, State.STOPPING_ERROR, State.ERROR),
+    State.STOPPING_ERROR: (State.ERROR,),
+    State.COMPLETED: (State.DELETING,),
+    State.CANCELED: (State.DELETING,),
+    State.ERROR: (State.DELETING,),
+    State.DELETING: (State.DELETED, State.DELETE_FAILED),
+    State.DELETE_FAILED: (State.DELETING,),
+    State.DELETED: (),
+}
+
+_ENDED = (State.COMPLETED, State.CANCELED, State.ERROR)
+TRIAL_MOVES: Mapping[State, tuple[State, ...]] = {
+    State.PAUSED: (State.ACTIVE, *_STOPPING, *_ENDED),
+    State.ACTIVE: (State.PAUSED, *_STOPPING, *_ENDED),
+    State.RUNNING: _ENDED,
+    **{state: (*_STOPPING[place + 1 :], state.end, State.ERROR) for place, state in enumerate(_STOPPING)},
+    **dict.fromkeys(_ENDED, ()),
+}
+
+
+def move(of: str, state: State, to: State, moves: Mapping[State, tuple[State, ...]] = EXPERIMENT_MOVES) -> bool:
+    """Whether going from `state` to `to` changes anything; asking for the state something is in does not.
+
+    Args:
+        of: What moves, for the message: "Experiment 7".
+        state: Where it is.
+        to: Where it is wanted.
+        moves: `EXPERIMENT_MOVES` or `TRIAL_MOVES`.
+
+    Raises:
+        IllegalMove: There is no way from here to there.
+
+    Example::
+
+        move("Experiment 7", State.ACTIVE, State.PAUSED)  # True
+    """
+    if state is to:
+        return False
+    if to not in moves[state]:
+        possible = ", ".join(each.value for each in moves[state]) or "nothing"
+        raise errors.IllegalMove(f"{of} is {state.value}, so it cannot become {to.value}. It can become: {possible}.")
+    return True
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How the processes of one attempt ended, as seen from outside.
+
+    Args:
+        code: The exit code; None if nobody could see one.
+        acknowledged: The trial had seen the request to stop, and said so.
+        killed: We ended it: after a grace period, or because of a kill.
+        lost: The machine, the executor or the controller went away, not the trial.
+        matched_policy: What the log line said that forbids another try (`cancel_retries`), if one did.
+    """
+
+    code: int | None = 0
+    acknowledged: bool = False
+    killed: bool = False
+    lost: bool = False
+    matched_policy: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an exit means for its trial. Without a final `state` the trial goes on in another attempt."""
+
+    state: State | None
+    reason: str
+    restarts: int
+    early: ExitedReason | None = None
+
+
+def judge(exit: Exit, state: State, *, restarts: int, max_restarts: int, is_invalid: bool = False) -> Verdict:
+    """What the end of an attempt means: the table of the contract, read from the top.
+
+    Args:
+        exit: How it ended.
+        state: The trial's state when it did.
+        restarts: How often the trial has failed before.
+        max_restarts: How often it may.
+        is_invalid: It had reported that its hyperparameters cannot be trained.
+
+    Example::
+
+        judge(Exit(code=1), State.ACTIVE, restarts=0, max_restarts=0).state  # State.ERROR
+    """
+    if state.is_stopping:
+        if exit.code == 0 or exit.killed or exit.acknowledged or exit.lost:
+            return Verdict(state.end, _because(exit), restarts, early_reason(state.end))
+        reason = f"The trial was asked to stop, and failed with exit code {exit.code} instead."
+        return Verdict(State.ERROR, reason, restarts, ExitedReason.ERRORED)
+    if is_invalid and not exit.lost and (exit.killed or exit.code == 0) and not exit.acknowledged:
+        return Verdict(State.COMPLETED, "The trial raised InvalidHP.", restarts, ExitedReason.INVALID_HP)
+    if exit.lost or exit.acknowledged or exit.killed:
+        return Verdict(None, _because(exit), restarts)
+    if exit.code == 0:
+        return Verdict(State.COMPLETED, "The trial ended by itself.", restarts)
+    if exit.matched_policy is not None:
+        reason = f"The trial failed with exit code {exit.code} and is not tried again: {exit.matched_policy}"
+        return Verdict(State.ERROR, reason, restarts, ExitedReason.ERRORED)
+    failed = f"The trial failed with exit code {exit.code}"
+    if restarts + 1 > max_restarts:
+        reason = f"{failed}, and max_restarts is {max_restarts}."
+        return Verdict(State.ERROR, reason, restarts + 1, ExitedReason.ERRORED)
+    return Verdict(None, f"{failed}; this is restart {restarts + 1} of {max_restarts}.", restarts + 1)
+
+
+def _because(exit: Exit) -> str:
+    if exit.lost:
+        return "Its machine or its executor went away."
+    if exit.acknowledged:
+        return "The trial stopped when it was asked to."
+    return "The trial was killed." if exit.killed else "The trial ended."
+
+
+def early_reason(end: State) -> ExitedReason | None:
+    """What the search is told of a trial that was made to end like this."""
+    return {State.CANCELED: ExitedReason.USER_CANCELED, State.ERROR: ExitedReason.ERRORED}.get(end)
+
+
+def shown_restarts(restarts: int, max_restarts: int) -> int:
+    """The number people see: the last failure, which was not followed by a restart, is none."""
+    return min(restarts, max_restarts)
+
+
+def result_of(ends: Iterable[State]) -> State:
+    """What an experiment is once its search is over and its trials have ended like this.
+
+    Example::
+
+        result_of([State.ERROR, State.COMPLETED])  # State.COMPLETED
+    """
+    found = set(ends)
+    if State.COMPLETED in found or not found:
+        return State.COMPLETED
+    return State.ERROR if State.ERROR in found else State.CANCELED
+
+
+def state_of_unmanaged(trials: Iterable[State]) -> State:
+    """What an unmanaged experiment is: the most advanced of its trials."""
+    order = (State.RUNNING, State.COMPLETED, State.ERROR, State.CANCELED, State.PAUSED)
+    found = set(trials)
+    return next((state for state in order if state in found), State.PAUSED)
+
+
+def shown_state(state: State, allocations: Iterable[str]) -> str:
+    """What people see of an ACTIVE experiment or trial: how far the most advanced of its allocations is."""
+    if state is not State.ACTIVE:
+        return str(state.value)
+    found = set(allocations)
+    if found & {"RUNNING", "TERMINATING"}:
+        return "RUNNING"
+    return "STARTING" if found & {"ASSIGNED", "STARTING"} else "QUEUED"
