@@ -1,4 +1,4 @@
-"""Experiments as one file that any store can take in: JSON lines, compressed, without the files of checkpoints and code.
+"""Experiments as one file that any store takes in: JSON lines, compressed, without files of checkpoints and code.
 
 The first line says what it is. Then come, experiment by experiment, its row and all rows below it, each as
 `{"table": ..., "row": {...}}`. Curves are left out: they follow from the metrics. So are the secrets of storages.

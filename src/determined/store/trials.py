@@ -125,7 +125,7 @@ def find_external(conn: sa.Connection, experiment_id: int, external_trial_id: st
 
 def of_experiment(
     conn: sa.Connection,
-    experiment_id: int,
+    experiment_id: int | None,
     *,
     sort_by: str = "id",
     descending: bool = False,
@@ -136,7 +136,7 @@ def of_experiment(
     """The trials of an experiment.
 
     Args:
-        experiment_id: The experiment; it may be a hidden one.
+        experiment_id: The experiment; it may be a hidden one. None is all that are not hidden.
         sort_by: `id`, `state`, `start_time`, `end_time`, `duration`, `best_metric`, `latest_metric`, `batches`,
             `restarts`, `checkpoint_size`, `checkpoint_count` or `log_retention_days`.
         descending: The largest first. What has no value comes last either way.
@@ -144,7 +144,10 @@ def of_experiment(
         limit: At most so many.
         offset: Leave out the first so many.
     """
-    query = sa.select(trials).where(trials.c.experiment_id == experiment_id)
+    if experiment_id is None:
+        query = sa.select(trials).join(experiments_table).where(experiments_table.c.deleted_at.is_(None))
+    else:
+        query = sa.select(trials).where(trials.c.experiment_id == experiment_id)
     if states:
         query = query.where(trials.c.state.in_(states))
     columns = {**_SORTABLE, "duration": _duration(conn)}
@@ -263,7 +266,8 @@ def _duration(conn: sa.Connection) -> sa.ColumnElement[Any]:
     start, end = trials.c.start_time, trials.c.end_time
     if conn.dialect.name == "sqlite":
         return sa.func.julianday(sa.func.coalesce(end, sa.literal(now(), end.type))) - sa.func.julianday(start)
-    return sa.func.coalesce(end, sa.func.now()) - start
+    clock = sa.DateTime(timezone=True)
+    return sa.func.coalesce(sa.type_coerce(end, clock), sa.func.now()) - sa.type_coerce(start, clock)
 
 
 _SORTABLE: dict[str, sa.ColumnElement[Any]] = {

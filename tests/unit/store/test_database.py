@@ -17,7 +17,7 @@ from determined.store import database, schema
 from determined.store.database import Store, open_store
 from determined.store.messages import now
 from determined.store.place import find_place
-from tests.stores import PostgresServer
+from tests.stores import PostgresServer, name_of
 
 
 def add_workspace(store: Store, name: str) -> None:
@@ -305,7 +305,7 @@ def test_a_lost_connection_comes_back(postgres: PostgresServer) -> None:
     """A server that drops our connections: StoreUnavailable at most once, then all is well."""
     url = postgres.database()
     store = open_store(url)
-    name = url.split("/")[3].split("?")[0]
+    name = name_of(url)
     drop = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
     with pytest.raises(errors.StoreUnavailable), store.write() as conn:
         postgres.execute(drop)
