@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import sys
 import time
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from determined.store.experiments import ExperimentRow
 
 PAGE = 500
+BULKY = frozenset({"config", "original_config", "searcher_snapshot", "warnings"})
 NOTE_SECONDS = 60.0
 
 
@@ -69,9 +69,8 @@ class Experiment:
         self._take(row)
 
     def _take(self, row: ExperimentRow) -> None:
-        for field in dataclasses.fields(row):
-            if field.name not in ("config", "original_config", "searcher_snapshot", "warnings"):
-                setattr(self, field.name, getattr(row, field.name))
+        fields = vars(row)  # in one go: lists have thousands of these
+        self.__dict__.update((name, value) for name, value in fields.items() if name not in BULKY)
         self.state = ExperimentState(row.state)
         self.labels = set(row.labels) or None
         self._config = row.config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -23,8 +22,9 @@ def required(row: T | None, what: str, ident: object, listing: str) -> T:
 
 def build(kind: type[T], row: sa.RowMapping, **more: Any) -> T:
     """A dataclass from the columns of the same names."""
-    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]  # kind is always a dataclass
-    return kind(**{name: more[name] if name in more else row[name] for name in names if name in more or name in row})
+    known = dict(zip(row.keys(), row.values(), strict=True)) | more
+    names: Iterable[str] = kind.__dataclass_fields__  # type: ignore[attr-defined]  # kind is always a dataclass
+    return kind(**{name: known[name] for name in names if name in known})
 
 
 def insert(conn: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> int:
