@@ -14,7 +14,7 @@ import io
 import json
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from determined.cli import terminal
@@ -130,7 +130,11 @@ def plain(value: Any) -> Any:
 
 def moment(value: datetime.datetime | None) -> str:
     """A time, in UTC to the second."""
-    return value.astimezone(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S+0000") if value else ""
+    if value is None:
+        return ""
+    if value.tzinfo is not datetime.timezone.utc:
+        value = value.astimezone(datetime.timezone.utc)
+    return value.isoformat(" ", "seconds")[:19] + "+0000"
 
 
 def size(count: int) -> str:
@@ -150,23 +154,29 @@ def number(value: float) -> str:
 
 def cell(value: Any) -> str:
     """The value as a table shows it."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return " ".join(value.split()) if "\n" in value else value
-    if isinstance(value, Percent):
-        return f"{value * 100:.1f}%"
-    if isinstance(value, Bytes):
-        return size(value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return number(value)
+    known = CELLS.get(type(value))
+    return known(value) if known is not None else _rare_cell(value)
+
+
+def _rare_cell(value: Any) -> str:
     if isinstance(value, dict) and not any(isinstance(inner, (dict, list, tuple)) for inner in value.values()):
         return ", ".join(f"{key}={cell(inner)}" for key, inner in sorted(value.items()))
     if isinstance(value, (list, tuple)) and all(isinstance(inner, str) for inner in value):
         return ", ".join(value)
     return exact(value)
+
+
+# By type, and not by a row of questions: a list may have a hundred thousand cells.
+CELLS: dict[type, Callable[[Any], str]] = {
+    type(None): lambda _: "",
+    str: lambda value: " ".join(value.split()) if "\n" in value else value,
+    int: str,
+    float: number,
+    bool: lambda value: "yes" if value else "no",
+    Percent: lambda value: f"{value * 100:.1f}%",
+    Bytes: size,
+    datetime.datetime: moment,
+}
 
 
 def exact(value: Any) -> str:
@@ -227,8 +237,10 @@ class _Grid:
         self.columns = list(columns)
         self.texts = [[cell(value) for value in row] for row in rows]
         self.is_numeric = [_is_numeric(rows, i) for i in range(len(columns))]
-        self.is_time = [any(isinstance(row[i], datetime.datetime) for row in rows) for i in range(len(columns))]
-        longest = [max((_length(text[i]) for text in self.texts), default=0) for i in range(len(columns))]
+        self.is_time = [any(type(row[i]) is datetime.datetime for row in rows) for i in range(len(columns))]
+        longest = [max(map(_length, column), default=0) for column in zip(*self.texts, strict=True)] or [0] * len(
+            columns
+        )
         self.widths = [max(longest[i], _length(column.title)) for i, column in enumerate(columns)]
         self.left_out: list[str] = []
 
@@ -284,11 +296,17 @@ class _Grid:
         yield terminal.paint(_line(self.titles(), self.widths, self.is_numeric), "1") + "\n"
         yield "+".join("-" * (width + 2) for width in self.widths) + "\n"
         states = [i for i, title in enumerate(self.titles()) if title == "State"] if terminal.has_colour() else []
+        # Nearly all lines are plain: one format for them is quicker than padding each cell.
+        places = zip(self.widths, self.is_numeric, strict=True)
+        plainly = " " + " | ".join(f"{{:{'>' if right else '<'}{width}}}" for width, right in places)
+        longest = sum(self.widths) + 3 * len(self.widths) - 2
         for text in self.texts:
-            line = _line(text, self.widths, self.is_numeric)
+            line = plainly.format(*text)
+            if len(line) > longest or not line.isascii():
+                line = _line(text, self.widths, self.is_numeric)
             for i in states:
                 line = line.replace(f" {text[i]} ", f" {terminal.paint(text[i], STATE_COLOURS.get(text[i], '0'))} ", 1)
-            yield line + "\n"
+            yield line.rstrip() + "\n"
 
 
 def _as_lines(titles: list[str], texts: list[str], room: int) -> Iterator[str]:

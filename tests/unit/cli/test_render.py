@@ -95,7 +95,8 @@ def test_one_row_that_is_too_wide_is_turned_on_its_side(
 ) -> None:
     """A description loses nothing on a narrow terminal."""
     _pretend(monkeypatch, 40)
-    text = shown(capsys, ["ID", "Name"], [(1, "word " * 30)], "table")
+    Table([Column("ID"), Column("Name")], [(1, "word " * 30)], is_description=True).show()
+    text = capsys.readouterr().out
     assert text.count("word") == 30
     assert max(map(len, text.splitlines())) <= 40
 
