@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from determined import _lazy
 
 if TYPE_CHECKING:  # editors and type checkers see ordinary imports
+    from determined import client as client
     from determined import core as core
     from determined import errors as errors
     from determined import experimental as experimental
@@ -22,7 +23,7 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
 
 __getattr__, __dir__, __all__ = _lazy.exports(
     __name__,
-    rooms=("core", "errors", "experimental", "pytorch"),
+    rooms=("client", "core", "errors", "experimental", "pytorch"),
     names={
         "ClusterInfo": "_info",
         "InvalidHP": "errors",

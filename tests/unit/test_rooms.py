@@ -13,7 +13,7 @@ COMMON = {"errors", "_types", "_log", "_deprecate", "_lazy", "_version", "_home"
 # What each room may import of `determined`, beside COMMON and itself.
 ROOMS: dict[str, set[str]] = {
     **{name: set() for name in COMMON},
-    "__init__": {"core", "pytorch", "experimental", "_info", "_import_path"},
+    "__init__": {"client", "core", "pytorch", "experimental", "_info", "_import_path"},
     "_info": set(),
     "_import_path": set(),
     "store": set(),

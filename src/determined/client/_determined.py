@@ -24,6 +24,8 @@ from determined.errors import NoController
 if TYPE_CHECKING:
     from determined.store.experiments import ExperimentFilter
 
+AT_ONCE = 500  # ids in one question
+
 
 class Determined:
     """A client of one store. Nothing is opened before it is needed.
@@ -241,6 +243,37 @@ class Determined:
 
         with self._session.read() as conn:
             return Checkpoint(self._session, checkpoints.get(conn, checkpoints.complete_uuid(conn, uuid)))
+
+    def list_trials(self, *, limit: int | None = None) -> Listing[Trial]:
+        """The newest trials of all experiments, the newest last.
+
+        Example::
+
+            client.connect().list_trials(limit=10).to_pandas()
+        """
+        from determined.store import trials
+
+        with self._session.read() as conn:
+            rows = trials.of_experiment(conn, None, descending=True, limit=limit)
+        owners = self._by_id(sorted({row.experiment_id for row in rows}))
+        return Listing(Trial(self._session, row, owners.get(row.experiment_id)) for row in reversed(rows))
+
+    def _by_id(self, ids: Sequence[int]) -> dict[int, Experiment]:
+        pages = (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
+        return {found.id: found for page in pages for found in self.list_experiments(experiment_ids=page)}
+
+    def list_checkpoints(self) -> Listing[Checkpoint]:
+        """All checkpoints whose files are there, the newest last.
+
+        Example::
+
+            sum(checkpoint.size for checkpoint in client.connect().list_checkpoints())
+        """
+        from determined.store import checkpoints
+
+        with self._session.read() as conn:
+            rows = checkpoints.find(conn, sort_by="time", states=("COMPLETED", "PARTIALLY_DELETED"))
+        return Listing(Checkpoint(self._session, row) for row in rows)
 
     def iter_trials_metrics(self, trial_ids: Sequence[int], group: str) -> Iterator[TrialMetrics]:
         """The reports of several trials, by trial and in order of steps.

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from determined.client._checkpoint import Storages
 from determined.client._files import remove_event_files
 from determined.client._session import Session
-
-if TYPE_CHECKING:
-    from determined.store.upkeep import StoreInfo, Vacuumed
 
 logger = logging.getLogger("determined.client")
 
@@ -46,16 +44,16 @@ class StoreCommands:
         """Where it is, without a password."""
         return self._session.store.url
 
-    def info(self) -> StoreInfo:
+    def info(self) -> dict[str, Any]:
         """Where it is, how large, and how much is in it.
 
         Example::
 
-            client.connect().store.info().counts["experiments"]
+            client.connect().store.info()["counts"]["experiments"]
         """
         from determined.store import upkeep
 
-        return upkeep.info(self._session.store)
+        return dataclasses.asdict(upkeep.info(self._session.store))
 
     def check(self, *, files: bool = False) -> list[str]:
         """All that is wrong with it, one sentence each; an empty list is good news. Nothing is changed.
@@ -75,18 +73,74 @@ class StoreCommands:
         found = upkeep.check(self._session.store)
         return [*found, *_missing_files(self._session)] if files else found
 
-    def vacuum(self) -> Vacuumed:
+    def vacuum(self) -> tuple[int, int]:
         """Remove for good what was deleted long enough ago, and give the space back. Others wait meanwhile.
+
+        Returns:
+            Bytes before and after.
 
         Example::
 
-            done = client.connect().store.vacuum()
-            print(done.before - done.after)
+            before, after = client.connect().store.vacuum()
         """
         from determined.store import upkeep
 
         self.purge()
-        return upkeep.vacuum(self._session.store)
+        done = upkeep.vacuum(self._session.store)
+        return done.before, done.after
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        experiment_ids: Sequence[int] | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Write experiments, with all that is recorded of them, to a file that any store can take in.
+
+        Files of checkpoints stay where they are; the file says where.
+
+        Args:
+            path: The file. It appears when it is complete.
+            experiment_ids: Which; all by default.
+            progress: Told how many are written and how many there are, at the end.
+
+        Returns:
+            How many were written.
+
+        Example::
+
+            client.connect().store.export("runs.det", [7, 8])
+        """
+        from determined.store import portable
+
+        number = portable.export(self._session.store, path, experiment_ids)
+        if progress is not None:
+            progress(number, number)
+        return number
+
+    def import_(
+        self, path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
+    ) -> dict[int, int]:
+        """Take in the experiments of a file under new ids. What is here already is left as it is.
+
+        Args:
+            path: What `export` wrote.
+            progress: Told how many came in and how many there were, at the end.
+
+        Returns:
+            New ids by old ones.
+
+        Example::
+
+            client.connect().store.import_("runs.det")
+        """
+        from determined.store import portable
+
+        done = portable.import_from(self._session.store, path)
+        if progress is not None:
+            progress(len(done.experiments), len(done.experiments) + len(done.skipped))
+        return {old: new for old, new in done.experiments.items() if old not in done.skipped}
 
     def purge(self) -> Purged:
         """Remove, with all their files, the experiments that were deleted longer ago than they can be brought back.
@@ -100,18 +154,15 @@ class StoreCommands:
 
 def _missing_files(session: Session) -> Iterator[str]:
     """A sentence per complete checkpoint that has no files."""
-    from determined.store import checkpoints, experiments
+    from determined.store import checkpoints
 
     storages = Storages()
     with session.read() as conn:
-        ids = [row.id for row in experiments.find(conn)]
-    for experiment_id in ids:
-        with session.read() as conn:
-            rows = checkpoints.find(conn, experiment_id=experiment_id, sort_by="steps")
-        for row in rows:
-            storage = storages.of(row.uuid, row.storage)
-            if storage is not None and not storage.exists(row.uuid):
-                yield f"Checkpoint {row.uuid} of trial {row.trial_id} is COMPLETED, and has no files in {storage.url}."
+        rows = checkpoints.find(conn, sort_by="time")
+    for row in rows:
+        storage = storages.of(row.uuid, row.storage)
+        if storage is not None and not storage.exists(row.uuid):
+            yield f"Checkpoint {row.uuid} of trial {row.trial_id} is COMPLETED, and has no files in {storage.url}."
 
 
 def purge(session: Session) -> Purged:

@@ -140,20 +140,23 @@ def find(
     descending: bool | None = None,
     limit: int | None = None,
 ) -> list[CheckpointRow]:
-    """The checkpoints of an experiment or a trial.
+    """The checkpoints of an experiment or a trial, or all.
 
     Args:
         conn: Where to look.
-        experiment_id: Of this experiment; or
-        trial_id: of this trial.
+        experiment_id: Of this experiment only.
+        trial_id: Of this trial only.
         states: In one of these states; None is any.
         sort_by: `uuid`, `trial_id`, `steps`, `time`, `state`, `searcher_metric`, or the name of a validation metric.
             What has no such value comes last, ties are in the order of their validation.
         descending: The largest first. None is: the best metric first, and anything else from the smallest.
         limit: At most so many.
     """
-    of = checkpoints.c.trial_id == trial_id if trial_id is not None else trials_table.c.experiment_id == experiment_id
-    conditions = [of] if states is None else [of, checkpoints.c.state.in_(states)]
+    conditions: list[sa.ColumnElement[bool]] = [] if states is None else [checkpoints.c.state.in_(states)]
+    if trial_id is not None:
+        conditions.append(checkpoints.c.trial_id == trial_id)
+    if experiment_id is not None:
+        conditions.append(trials_table.c.experiment_id == experiment_id)
     found = _load(conn, *conditions)
     if descending is None:
         is_metric = sort_by not in ("uuid", "trial_id", "steps", "time", "state")
