@@ -100,7 +100,7 @@ def postgres() -> Iterator[PostgresServer]:
 def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Where a store may be made: nothing is there yet."""
     if request.param == "sqlite":
-        yield str(tmp_path / "store" / "determined.db")
+        yield str(tmp_path / "place" / "determined.db")
         return
     server: PostgresServer = request.getfixturevalue("postgres")
     url = server.empty_database()
