@@ -48,7 +48,6 @@ class ExperimentRow:
     parent_id: int | None
     description: str
     notes: str
-    labels: tuple[str, ...]
     start_time: datetime.datetime
     end_time: datetime.datetime | None
     progress: float | None
@@ -65,6 +64,7 @@ class ExperimentRow:
     deleted_at: datetime.datetime | None
     trial_count: int
     best_metric: float | None  # the best searcher metric of its trials
+    labels: tuple[str, ...] = ()
     config: dict[str, Any] | None = None
     original_config: str | None = None
     searcher_snapshot: dict[str, Any] | None = None
@@ -186,9 +186,10 @@ def find(
     query = query.order_by(*rows.ordering(_SORTABLE, sort_by, descending, experiments.c.id))
     # SQLite knows no offset without a limit.
     query = query.limit(limit if limit is not None or not offset else 2**62).offset(offset or None)
-    found = conn.execute(query).mappings().all()
-    labels = labels_of(conn, [row["id"] for row in found])
-    return [rows.build(ExperimentRow, row, labels=tuple(labels.get(row["id"], ()))) for row in found]
+    result = conn.execute(query)
+    names, found = [*result.keys(), "labels"], result.all()
+    labels = labels_of(conn, [row.id for row in found])
+    return rows.build_all(ExperimentRow, names, ((*row, tuple(labels.get(row.id, ()))) for row in found))
 
 
 def count(conn: sa.Connection, which: ExperimentFilter | None = None) -> int:
@@ -239,9 +240,14 @@ def labels_of(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, l
     found: dict[int, list[str]] = {}
     table = experiment_labels.c
     query = sa.select(table.experiment_id, table.label).order_by(table.experiment_id, table.label)
-    for some in rows.chunks(experiment_ids):
-        for ident, label in conn.execute(query.where(table.experiment_id.in_(some))):
-            found.setdefault(ident, []).append(label)
+    if len(experiment_ids) > 500:  # a whole listing: one look at a stretch of ids is faster than naming each
+        ids = frozenset(experiment_ids)
+        stretch = table.experiment_id.between(min(ids), max(ids))
+        pairs = [pair for pair in conn.execute(query.where(stretch)) if pair[0] in ids]
+    else:
+        pairs = list(conn.execute(query.where(table.experiment_id.in_(experiment_ids)))) if experiment_ids else []
+    for ident, label in pairs:
+        found.setdefault(ident, []).append(label)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -25,6 +27,15 @@ def build(kind: type[T], row: sa.RowMapping, **more: Any) -> T:
     known = dict(zip(row.keys(), row.values(), strict=True)) | more
     names: Iterable[str] = kind.__dataclass_fields__  # type: ignore[attr-defined]  # kind is always a dataclass
     return kind(**{name: known[name] for name in names if name in known})
+
+
+def build_all(kind: type[T], names: Iterable[str], found: Iterable[Sequence[Any]]) -> list[T]:
+    """A dataclass from each row, by columns of these names; what has no column has its default. For long lists."""
+    where = {name: index for index, name in enumerate(names)}
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # kind is always a dataclass
+    constants = tuple(field.default for field in fields)
+    pick = operator.itemgetter(*(where.get(field.name, len(where) + index) for index, field in enumerate(fields)))
+    return [kind(*pick((*row, *constants))) for row in found]
 
 
 def insert(conn: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> int:

@@ -47,7 +47,7 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
             return None
         if isinstance(value, datetime.datetime):
             return value.astimezone(datetime.timezone.utc)
-        return datetime.datetime.fromisoformat(value[:-1]).replace(tzinfo=datetime.timezone.utc)
+        return datetime.datetime.fromisoformat(value[:-1] + "+00:00")
 
 
 class Words(sa.TypeDecorator[str]):
