@@ -189,9 +189,9 @@ class History:
         with self.store.write() as conn:
             metrics.append(conn, run.attempt, reports)
 
-    def save(self, run: Run, steps: int, content: bytes = b"weights") -> str:
+    def save(self, run: Run, steps: int, content: bytes = b"weights", storage_id: str | None = None) -> str:
         """A checkpoint, on disk and recorded."""
-        storage_id = str(uuid.uuid4())
+        storage_id = storage_id or str(uuid.uuid4())
         draft = open_storage(self.storage).draft(storage_id)
         metadata = {"steps_completed": steps}
         entries = {

@@ -47,8 +47,10 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.client._enums import TrialState as TrialState
     from determined.client._experiment import Experiment as Experiment
     from determined.client._listing import Listing as Listing
+    from determined.client._logs import LogEntry as LogEntry
     from determined.client._metrics import Curve as Curve
     from determined.client._metrics import Metrics as Metrics
+    from determined.client._metrics import Points as Points
     from determined.client._metrics import TrialMetrics as TrialMetrics
     from determined.client._model import Model as Model
     from determined.client._model import ModelVersion as ModelVersion
@@ -102,9 +104,11 @@ __getattr__, __dir__, __all__ = _lazy.exports(
         "Difference": "_compare",
         "Experiment": "_experiment",
         "Listing": "_listing",
+        "LogEntry": "_logs",
         "Metrics": "_metrics",
         "Model": "_model",
         "ModelVersion": "_model",
+        "Points": "_metrics",
         "Project": "_workspace",
         "Retention": "_retention",
         "StoreCommands": "_store",

@@ -48,7 +48,7 @@ class Checkpoint:
 
     Example::
 
-        checkpoint = client.get_checkpoint("f57e2b0c-...")
+        checkpoint = client.get_checkpoint("f57e2b")
         print(checkpoint.steps_completed, checkpoint.searcher_metric, checkpoint.download())
     """
 

@@ -504,7 +504,7 @@ class Experiment:
         Example::
 
             experiment.delete()
-            client.undelete_experiment(experiment.id)
+            client.connect().undelete_experiment(experiment.id)
         """
         from determined.store import experiments
 

@@ -64,7 +64,7 @@ class Metrics:
     Example::
 
         table = trial.metrics("validation").to_pandas()
-        table.plot(x="steps_completed", y="loss")
+        table.set_index("steps_completed")["loss"].min()
     """
 
     def __init__(
