@@ -84,7 +84,8 @@ def usual_metric(trials: Sequence[client.Trial]) -> str:
 
 def reported(trial: client.Trial) -> dict[str, list[str]]:
     """The names of numbers that a trial reported, by group, those of the machine last."""
-    return dict(sorted(trial.metric_names().items(), key=lambda item: item[0] not in GROUPS))
+    known = trial.metric_names()
+    return {group: known[group] for group in [*GROUPS, *sorted(known.keys() - set(GROUPS))] if group in known}
 
 
 def figure_of(
