@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,11 @@ def _resumable(conn: sa.Connection, experiment: experiments.ExperimentRow, found
 
 
 def remove(
-    store: Store, uuids: Iterable[str], delete: Callable[[checkpoints.CheckpointRow], bool]
+    store: Store,
+    uuids: Iterable[str],
+    delete: Callable[[checkpoints.CheckpointRow], bool],
+    *,
+    seconds: float = math.inf,
 ) -> tuple[list[str], list[str]]:
     """Have the files of checkpoints deleted, and say so in the store, one after the other.
 
@@ -165,12 +170,21 @@ def remove(
         store: Where they are recorded.
         uuids: Which; what `plan` returned.
         delete: Deletes the files of one and tells whether they are gone; False if somebody is reading them.
+        seconds: Begin with no further one when so much time has passed; the next call goes on.
 
     Returns:
-        The ids that are gone, and those that stayed: being read, or registered since `plan` looked.
+        The ids that are gone, and those that stayed: being read, registered since `plan` looked, or left for later.
+
+    Example::
+
+        gone, stayed = remove(store, unwanted, lambda row: open_storage(row.storage).delete_unread(row.uuid))
     """
     gone, stayed = [], []
+    end = time.monotonic() + seconds
     for uuid in uuids:
+        if time.monotonic() >= end:
+            stayed.append(uuid)
+            continue
         with store.read() as conn:
             row = checkpoints.get(conn, uuid)
             is_wanted = uuid in checkpoints.protected(conn, row.experiment_id)

@@ -117,6 +117,12 @@ def test_what_is_registered_in_between_stays(history: History, runs: Determined)
     assert (gone, stayed) == ([run.checkpoints[1]], [run.checkpoints[2]])
 
 
+def test_a_run_that_ends_does_not_wait_long(history: History) -> None:
+    """Issue 6: clearing up at the end of a run is bounded; what is left is left for the next time."""
+    run = history.run(checkpoints=[1, 2])
+    assert retention.remove(history.store, run.uuids, lambda row: True, seconds=0) == ([], run.uuids)
+
+
 def test_whoever_dies_in_between_is_finished_by_the_next(history: History, runs: Determined) -> None:
     """Files go first; a row whose files are gone already is set right, and nothing else is lost."""
     run = history.run(checkpoints=[1, 2])
