@@ -44,6 +44,8 @@ def experiment() -> None:
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @click.option("--sort-by", type=click.Choice(["best", *finding.SORTS]), default="id", show_default=True)
 @click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option("-m", "--metric", metavar="NAME", help="Show and sort by the best value of this metric instead.")
+@click.option("--larger-is-better", is_flag=True, help="With --metric: the largest value is the best one.")
 @options.paging()
 @options.forms
 def list_experiments(show_project: bool, form: str, show_all: bool, **chosen: Any) -> None:

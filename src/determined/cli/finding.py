@@ -22,29 +22,40 @@ def experiments(
     last: int | None = None,
     limit: int | None = None,
     offset: int = 0,
+    metric: str | None = None,
+    larger_is_better: bool = False,
     **which: Any,
 ) -> list[Experiment]:
     """The experiments that fit. `last` chooses the newest before they are sorted; the rest is a page of the result."""
     from determined.client import ExperimentSortBy, OrderBy
 
     which = {name: list(value) if isinstance(value, tuple) else value for name, value in which.items() if value != ()}
-    if last is not None:
-        found = list(newest_experiments(client, last, owners=owners, **which))
-        by_id = sort_by == "id"
-        ordered = found if by_id else _ranked(found) if sort_by == "best" else sorted(found, key=_key(sort_by))
-        ordered = ordered[::-1] if reverse else ordered
-        return ordered[offset:][:limit]
-    if sort_by == "best":
-        ordered = _ranked(client.list_experiments(users=owners, **which))
-        return (ordered[::-1] if reverse else ordered)[offset:][:limit]
-    return client.list_experiments(
-        sort_by=ExperimentSortBy(SORTS[sort_by]),
-        order_by=OrderBy.DESC if reverse else OrderBy.ASC,
-        users=owners,
-        limit=limit,
-        offset=offset,
-        **which,
-    )
+    if last is None and sort_by in SORTS:
+        order = OrderBy.DESC if reverse else OrderBy.ASC
+        by = ExperimentSortBy(SORTS[sort_by])
+        page = client.list_experiments(by, order, users=owners, limit=limit, offset=offset, **which)
+        return _judged(page, metric, larger_is_better)
+    if last is None:
+        found: Sequence[Experiment] = client.list_experiments(users=owners, **which)
+    else:
+        found = newest_experiments(client, last, owners=owners, **which)
+    found = _judged(found, metric, larger_is_better)
+    ordered = _ranked(found) if sort_by == "best" else sorted(found, key=_key(sort_by))
+    return (ordered[::-1] if reverse else ordered)[offset:][:limit]
+
+
+def _judged(found: Sequence[Experiment], metric: str | None, larger_is_better: bool) -> list[Experiment]:
+    """The experiments as if they had looked at this metric: `loss` of validation, or `training.loss`."""
+    if metric is None:
+        return list(found)
+    group, _, name = metric.partition(".") if "." in metric else ("validation", ".", metric)
+    key = {"training": "avg_metrics", "validation": "validation_metrics"}.get(group, group)
+    for experiment in found:
+        summaries = [trial.summary_metrics.get(key, {}).get(name, {}) for trial in experiment.iter_trials()]
+        values = [summary["max" if larger_is_better else "min"] for summary in summaries if summary.get("count")]
+        experiment.searcher_metric, experiment.smaller_is_better = metric, not larger_is_better
+        experiment.best_metric = (max if larger_is_better else min)(values, default=None)
+    return list(found)
 
 
 def newest_experiments(

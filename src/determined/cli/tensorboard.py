@@ -72,12 +72,14 @@ def event_files(trials: Sequence[Trial]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="det-tensorboard-") as name:
         linked = 0
         for trial in trials:
-            for attempt, source in enumerate(trial.tensorboard_paths(), start=1):
-                if Path(source).is_dir():
-                    folder = Path(name) / f"exp-{trial.experiment_id}-trial-{trial.id}"
-                    folder.mkdir(exist_ok=True)
-                    (folder / f"attempt-{attempt}").symlink_to(Path(source).absolute(), target_is_directory=True)
-                    linked += 1
+            sources = [Path(path).absolute() for path in trial.tensorboard_paths() if Path(path).is_dir()]
+            place = Path(name) / f"exp-{trial.experiment_id}-trial-{trial.id}"
+            if len(sources) > 1:
+                place.mkdir()
+            for attempt, source in enumerate(sources, start=1):
+                link = place / f"attempt-{attempt}" if len(sources) > 1 else place
+                link.symlink_to(source, target_is_directory=True)
+            linked += len(sources)
         if not linked:
             raise NotFound(
                 f"Of the {len(trials)} trials named, none has event files on this machine. "

@@ -82,6 +82,18 @@ def test_best_first_follows_what_is_better(det: Det, history: History) -> None:
     assert ids(det("e", "ls", "-a", "--csv", "--sort-by", "best").stdout) == [high, low]
 
 
+def test_any_metric_can_be_looked_at(det: Det, history: History) -> None:
+    """Runs that name no searcher metric are ranked by the metric that is typed."""
+    a = history.run("a", metric=None, validation={1: {"acc": 0.5}, 2: {"acc": 0.4}}).experiment_id
+    b = history.run("b", metric=None, validation={1: {"acc": 0.9}}, training={1: {"loss": 2.0}}).experiment_id
+    c = history.run("c", metric=None).experiment_id
+    words = ("e", "ls", "-a", "--sort-by", "best", "--json", "-m")
+    rows = json.loads(det(*words, "acc", "--larger-is-better").stdout)
+    assert [(row["id"], row["best_metric"]) for row in rows] == [(b, 0.9), (a, 0.5), (c, None)]
+    rows = json.loads(det(*words, "training.loss").stdout)
+    assert [(row["id"], row["best_metric"]) for row in rows] == [(b, 2.0), (a, None), (c, None)]
+
+
 def test_describe_has_three_tables(det: Det, history: History, tmp_path: Path) -> None:
     """P-82: three CSV blocks parse; with --outdir three files; with --metrics a column for each metric."""
     run = history.run("one", training={10: {"loss": 1.5}}, validation={10: 0.5}, checkpoints=[10], hparams={"lr": 0.1})
