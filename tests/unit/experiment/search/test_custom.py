@@ -140,6 +140,13 @@ class TestOlderMethods:
         player.exits(player[1])
         assert player.exits(player[2]) == [base.Shutdown()]
 
+    def test_silence_until_it_asks_again(self) -> None:
+        """3.7: without another ValidateAfter there is no other notification; the trial trains on."""
+        method, player = older()
+        for time in (10, 20, 30, 40):
+            player.do(report(player[1], 0.5, time))
+        assert method.calls == [("validated", 1, 0.5, 10), ("validated", 1, 0.5, 20)]
+
     def test_trial_seeds_come_from_the_generator(self) -> None:
         """2.3: an older Create has no seed; it is drawn."""
         (_, one), (_, same) = older(), older()

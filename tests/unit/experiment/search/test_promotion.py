@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from determined.experiment.search.base import Create, ExitedReason, Pause, Resume, Shutdown, Stop
-from tests.searches import Player, adaptive, asha, reloaded, report, shape
+from determined.experiment.generator import Generator
+from determined.experiment.search.asha import halving
+from determined.experiment.search.base import Create, ExitedReason, Pause, Resume, SearchContext, Shutdown, Stop
+from tests.searches import Player, adaptive, asha, reloaded, report, shape, space
 
 SMALL: dict[str, Any] = {
     "num_rungs": 2, "divisor": 2, "max_time": 4, "max_trials": 4, "max_concurrent_trials": 1, "form": "promotion"
@@ -47,6 +49,28 @@ def test_a_newcomer_among_the_best_goes_on_at_once() -> None:
     player.do(report(player[1], 0.5, 2))
     assert player.do(report(player[2], 0.3, 2)) == []
     assert player.do(report(player[2], 0.2, 4))[0] == Stop(player[2])
+
+
+def test_the_highest_rung_goes_first() -> None:
+    """Of two that have earned it, at different rungs, the one that is nearer to the end goes on first."""
+    section = asha(**{**SMALL, "num_rungs": 3, "max_time": 8, "max_trials": 5})
+    method = halving(section)
+    waiting = {"is_running": False, "is_waiting": True}
+    low, high = [[0.1, 0], [0.2, 1], [0.3, 2], [0.4, 3]], [[0.2, 4], [0.9, 5]]
+    method.restore(
+        {
+            "created": 5, "invalid": 0, "exited": 2, "arrivals": 6,
+            "rungs": [{"places": p, "worst": 0, "promoted": n} for p, n in ((low, 2), (high, 0), ([], 0))],
+            "trials": {
+                "lower": {"rung": 0, "places": [[0.1, 0]], **waiting},
+                "higher": {"rung": 1, "places": [[0.2, 1], [0.2, 4]], **waiting},
+                "runs": {"rung": 0, "places": [], "is_running": True, "is_waiting": False},
+            },
+        }
+    )  # fmt: skip
+    ctx = SearchContext(Generator(0), space(), section)
+    assert method.trial_exited(ctx, "runs") == [Resume("higher")]
+    assert method.trial_exited(ctx, "higher") == [Resume("lower")]
 
 
 def test_the_whole_search() -> None:

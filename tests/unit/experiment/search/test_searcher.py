@@ -119,6 +119,16 @@ def test_a_trial_that_trains_interrupts_the_row() -> None:
     assert player.end is None
 
 
+def test_a_trial_ends_early_once() -> None:
+    """3.2: at most once per trial: a second early exit changes nothing, so one trial is replaced, not two."""
+    player = Player(config("random", max_trials=2, max_concurrent_trials=1)).start()
+    player.do(TrialExitedEarly(player[1], ExitedReason.INVALID_HP))
+    player.do(TrialExitedEarly(player[1], ExitedReason.INVALID_HP))
+    while player.live:
+        player.exits(player.live[0])
+    assert len(player.trials) == 3
+
+
 def test_a_snapshot_of_another_layout_is_refused() -> None:
     """Say what to do instead of guessing."""
     player = Player(config("random", max_trials=2)).start()
