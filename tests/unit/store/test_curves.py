@@ -49,6 +49,7 @@ def check(found: curves.Envelope, points: list[tuple[int, float]], first: int, l
     assert found.steps == sorted(found.steps)
     assert all(map(int.__le__, found.steps, found.ends))
     assert all(end < begin for end, begin in zip(found.ends, found.steps[1:], strict=False))
+    assert all(begin <= last and end >= first for begin, end in zip(found.steps, found.ends, strict=True))
     covered = 0
     for place in range(len(found)):
         inside = [value for steps, value in points if found.steps[place] <= steps <= found.ends[place]]

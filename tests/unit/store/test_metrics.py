@@ -254,9 +254,19 @@ class TestBest:
         one = start(store)
         report(store, one, *training((1, math.nan), (2, 3.0), (3, 1.0), (4, 1.0), (5, math.nan), group="validation"))
         report(store, one, MetricReport("validation", {"other": 0.0}, 6))
+        report(store, one, *training((0, 4.0), group="validation"))
         row = trial(store, one)
         assert (row.searcher_metric_value, row.total_batches) == (1.0, 6)
         assert (step_of(store, row.best_validation_id), step_of(store, row.latest_validation_id)) == (3, 5)
+
+    def test_a_later_tie_changes_nothing(self, store: Store) -> None:
+        """4.10: the earliest stays the best when a later report equals it; an earlier step takes its place."""
+        one = start(store)
+        report(store, one, *training((3, 1.0), group="validation"))
+        report(store, one, *training((4, 1.0), group="validation"))
+        assert step_of(store, trial(store, one).best_validation_id) == 3
+        report(store, one, *training((2, 1.0), group="validation"))
+        assert step_of(store, trial(store, one).best_validation_id) == 2
 
     def test_an_experiments_best(self, store: Store) -> None:
         """4.10: best so far over all trials, None before; it follows when a resumed trial takes its best back."""

@@ -91,6 +91,21 @@ def test_any_history_is_what_the_model_says(
         check_curves(conn, model)
 
 
+def test_a_curve_may_be_cut_anywhere(sqlite_store: Store) -> None:
+    """P-56: a resume or a late report at any step of a curve with several levels of roll-ups."""
+    name = "loss"
+    points = [("training", 2 * step, {name: float(step)}) for step in range(20)]
+    for cut in range(41):
+        with rolled_back(sqlite_store) as conn:  # a newer attempt
+            model = play(conn, [[points[:7], points[7:]], [[("training", cut, {name: -1.0})]]], True)
+            check_trial(conn, model, True)
+            check_curves(conn, model)
+        with rolled_back(sqlite_store) as conn:  # the same attempt, if the step is free
+            model = play(conn, [[points, [("training", cut, {name: -1.0, "late": 1})]]], True)
+            check_trial(conn, model, True)
+            check_curves(conn, model)
+
+
 @settings(example_settings, max_examples=10)
 @given(histories)
 def test_counting_again_changes_nothing(
