@@ -86,7 +86,9 @@ class Lane:
             self.problems.append(process.stderr.read())
             return
         if int(words[1]) < self.furthest:
-            self.problems.append(f"resumed at {words[1]}, after {self.furthest}")
+            process.kill()
+            _, said = process.communicate()
+            self.problems.append(f"resumed at {words[1]}, after {self.furthest}: {said}")
         self.furthest = int(words[1])
 
 

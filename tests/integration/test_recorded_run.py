@@ -221,7 +221,7 @@ def test_the_best_so_far_survives_a_restart(script: Path) -> None:
     """Issue 6, P-65: a run saved without a metric is continued with the policy "best": only better ones are saved."""
     well(run(script, "--batches", "20", "--metric", "", "--policy", "none"))
     best = min(metrics["error"] for _, metrics in records.reported("validation"))
-    script.write_text(TRIAL.replace("3 * x + 1)", "3 * x + 1 + 9 * (args.batches > 20))"))  # nothing gets better now
+    script.write_text(TRIAL.replace('{"error": ', '{"error": 9 + '))  # nothing gets better now
     well(run(script, "--batches", "40", "--latest", "latest"))
     worse = [metrics["error"] for steps, metrics in records.reported("validation") if steps > 20]
     assert worse
@@ -345,7 +345,7 @@ def test_debugging_works(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "42" in done.stdout
-    assert "out" in records.lines()
+    assert any("out" in line for line in records.lines())
 
 
 # Many at once.

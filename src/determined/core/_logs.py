@@ -69,10 +69,14 @@ class _Ear:
         if not self._is_listening or os.getpid() != self._pid:
             return
         with self._lock:
+            is_short = len(self._open_line) + len(text) <= LONGEST_LINE
+            if is_short and "\n" not in text and "\r" not in text:  # one of the words of a print()
+                self._open_line += text
+                self._ended_with_return = False
+                return
             if self._ended_with_return and text.startswith("\n"):
                 text = text[1:]  # both belong to one end of a line
-            if text:
-                self._ended_with_return = text.endswith("\r")
+            self._ended_with_return = text.endswith("\r")
             self._take(self._open_line + text)
 
     def _take(self, text: str) -> None:

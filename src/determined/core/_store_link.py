@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("determined.core")
 
 T = TypeVar("T")
-ANSWER_SECONDS = 5.0
-"""How long training waits, at its start, for what the store knows."""
+ANSWER_SECONDS = 30.0
+"""How long training waits, where it resumes, for what the store knows. To go on from the wrong place is worse."""
 CHIEF_SECONDS = 5.0
 """How long the other ranks wait for the chief to have begun the run, before they try again later."""
 BEAT_SECONDS = 20.0
@@ -255,7 +255,7 @@ class StoreLink:
             with store.read() as conn:
                 return _recording.attached(conn, standing)
 
-        return self._ask(ask, 2 * ANSWER_SECONDS)
+        return self._ask(ask)
 
     def best_validation(self) -> float | None:
         return self._best
@@ -280,7 +280,7 @@ class StoreLink:
 
         return None if self.is_managed or self._description.is_detached else self._ask(ask)
 
-    def _ask(self, question: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
+    def _ask(self, question: Callable[[], T]) -> T | None:
         """The answer, or None if it does not come in time or not at all, which is said."""
         answers: list[T] = []
         problems: list[Exception] = []
@@ -293,10 +293,10 @@ class StoreLink:
 
         thread = threading.Thread(target=run, name="determined-question", daemon=True)
         thread.start()
-        thread.join(seconds)
+        thread.join(ANSWER_SECONDS)
         if answers:
             return answers[0]
-        why = problems[0] if problems else f"no answer within {seconds:g} seconds"
+        why = problems[0] if problems else f"no answer within {ANSWER_SECONDS:g} seconds"
         logger.warning("The store could not be asked (%s); training goes on without.", why)
         return None
 
