@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from determined.client._session import Session
@@ -63,7 +64,7 @@ def _unmanaged(conn: sa.Connection, experiment: ExperimentRow, action: str, tria
     from determined.store import attempts, experiments, trials
 
     what = f"Trial {trial_id}" if trial_id else f"Experiment {experiment.id}"
-    command = f"python {experiment.script.rsplit('/', 1)[-1]}" if experiment.script else "its own process"
+    command = f"with python {Path(experiment.script).name}" if experiment.script else "by hand"
     ids = [trial_id] if trial_id else [trial.id for trial in trials.of_experiment(conn, experiment.id)]
     going = [
         attempt
@@ -71,7 +72,7 @@ def _unmanaged(conn: sa.Connection, experiment: ExperimentRow, action: str, tria
         if trials.get(conn, ident).state not in experiments.TERMINAL
         for attempt in attempts.of_trial(conn, ident)[-1:]
     ]
-    said = f"{what} was started with {command}, so no controller can {action} it"
+    said = f"{what} was started {command}, so no controller can {action} it"
     if not going:
         again = "Start it again by hand." if action == "activate" else "It has ended."
         return f"{said}. {again}"

@@ -13,9 +13,11 @@ from determined.client._session import Session
 
 if TYPE_CHECKING:
     from determined.store.logs import LogFilter, LogRow
+    from determined.store.trials import TrialRow
 
 PAGE = 2000
 POLL_SECONDS = 0.5
+DRAIN_SECONDS = 2.0
 
 
 class LogEntry:
@@ -140,13 +142,18 @@ def follow(
     after = 0
     while True:
         with session.read() as conn:
-            # In this order: what is printed before a trial ends is there when it has ended.
-            has_ended = trials.get(conn, trial_id).state in experiments.TERMINAL
+            trial = trials.get(conn, trial_id)
             found = logs.read(conn, trial_id, which, after_id=after, limit=PAGE)
         yield from found
         if found:
             after = found[-1].id
-        elif has_ended:
+        elif trial.state in experiments.TERMINAL and _is_drained(trial):
             return
-        if len(found) < PAGE and not has_ended:
-            sleep(POLL_SECONDS)
+        if len(found) < PAGE:
+            sleep(POLL_SECONDS if not found or trial.state not in experiments.TERMINAL else 0)
+
+
+def _is_drained(trial: TrialRow) -> bool:
+    """Whether no line can be on its way any more: other ranks may deliver theirs a moment after the end."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return trial.end_time is None or (now - trial.end_time).total_seconds() > DRAIN_SECONDS

@@ -173,12 +173,14 @@ class Trial:
     def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
         """Its reports one by one, in order of steps; what a resumed run repeated is there once.
 
+        Metrics of single batches are left out: `metrics(group, with_batches=True)` has them.
+
         Example::
 
             for report in trial.iter_metrics("validation"):
                 print(report.steps_completed, report.metrics)
         """
-        return iter(self.metrics(group, with_batches=True))
+        return iter(self.metrics(group))
 
     def metric_names(self) -> dict[str, list[str]]:
         """What it reported: group to names.

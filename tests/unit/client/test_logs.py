@@ -88,6 +88,17 @@ def test_following_a_running_trial(history: History, runs: Determined, monkeypat
     ender.join()
 
 
+def test_a_follower_waits_for_late_lines(history: History, runs: Determined, monkeypatch: pytest.MonkeyPatch) -> None:
+    """4.11: a rank that delivers its last lines just after the trial has ended is heard."""
+    monkeypatch.setattr("determined.client._logs.POLL_SECONDS", 0.02)
+    history.catch_up()
+    run = history.run(lines=["early"])
+    seen = runs.get_trial(run.trial_id).iter_log_rows(follow=True)
+    assert next(seen).text == "early"
+    history.log(run, ["late"])
+    assert texts(seen) == ["late"]
+
+
 def test_a_follower_polls_at_least_once_a_second() -> None:
     """4.11: visible within 2 s, so we look at least once a second."""
     from determined.client import _logs

@@ -8,8 +8,8 @@ import pytest
 
 from determined import errors
 from determined.client import CheckpointSortBy, Determined, OrderBy, TrialState
-from determined.store import attempts
-from determined.store.messages import Signal
+from determined.store import attempts, metrics
+from determined.store.messages import MetricReport, Signal
 from tests.history import History
 
 
@@ -47,15 +47,27 @@ def test_metrics_in_order_of_steps(history: History, runs: Determined) -> None:
 def test_metrics_are_read_again_by_each_loop(history: History, runs: Determined) -> None:
     """A Metrics can be looped over twice, and becomes a table; NaN and infinities stay what they are."""
     run = history.run(state="RUNNING", training={1: {"loss": math.nan, "lr": 0.1}, 2: {"loss": math.inf}})
-    metrics = runs.get_trial(run.trial_id).metrics("training")
-    assert len(list(metrics)) == 2
+    reports = runs.get_trial(run.trial_id).metrics("training")
+    assert len(list(reports)) == 2
     history.report(run, "training", {3: 1.0})
-    assert len(list(metrics)) == 3
-    table = metrics.to_pandas()
+    assert len(list(reports)) == 3
+    table = reports.to_pandas()
     assert list(table["steps_completed"]) == [1, 2, 3]
     assert math.isnan(table["loss"][0])
     assert table["loss"][1] == math.inf
     assert runs.get_trial(run.trial_id).metric_names() == {"training": ["loss", "lr"]}
+
+
+def test_batches_are_read_when_asked_for(history: History, runs: Determined) -> None:
+    """5.3: bulky batch metrics are not loaded unless asked."""
+    run = history.run(state="RUNNING")
+    with history.store.write() as conn:
+        report = MetricReport("training", {"loss": 1.0}, 2, [{"loss": 0.5}, {"loss": 1.5}])
+        metrics.append(conn, run.attempt, [report])
+    trial = runs.get_trial(run.trial_id)
+    assert [found.batch_metrics for found in trial.iter_metrics("training")] == [None]
+    (found,) = trial.metrics("training", with_batches=True)
+    assert found.batch_metrics == [{"loss": 0.5}, {"loss": 1.5}]
 
 
 def test_older_names(history: History, runs: Determined) -> None:
