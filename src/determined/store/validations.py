@@ -82,8 +82,8 @@ def follow_experiment(conn: sa.Connection, trial: sa.Row[Any], goal: Goal, value
     """Keep an experiment's best trial right after the best value of one trial has become `value`."""
     if value == trial.searcher_metric_value:
         return
-    row = sa.select(experiments.c.best_trial_id).where(experiments.c.id == trial.experiment_id).with_for_update()
-    best_id = conn.scalar(row)
+    row = sa.select(experiments.c.best_trial_id).where(experiments.c.id == trial.experiment_id)
+    best_id = conn.scalar(row.with_for_update(key_share=True))
     best = conn.scalar(sa.select(trials.c.searcher_metric_value).where(trials.c.id == best_id))
     if best_id == trial.id or best is None:
         winner = _best_trial(conn, trial.experiment_id, goal)
