@@ -13,7 +13,7 @@ from determined.cli import options, terminal
 from determined.cli.connection import connect
 from determined.cli.groups import HELP_NAMES
 from determined.cli.plot.figure import Curve, Figure
-from determined.cli.render import number
+from determined.cli.render import cell, number
 
 if TYPE_CHECKING:
     from determined import client
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 GROUPS = ("validation", "training")  # where a metric is looked for first
 FILE_BUCKETS = 800
 PIPED_COLUMNS, PIPED_LINES, MOST_LINES = 80, 18, 24
+MOST_HPARAMS = 3
 KINDS = (".svg", ".html", ".png")
 
 
@@ -100,10 +101,21 @@ def figure_of(
     curves: list[Curve] = []
     for trial, group, name in chosen:
         data = trial.curve(name, group, buckets=buckets, first=first, last=last)
-        label = f"trial {trial.id} {group}" if len(groups) > 1 else f"trial {trial.id}"
+        words = [f"trial {trial.id}", group if len(groups) > 1 else "", told_apart_by(trial, trials)]
+        label = " ".join(word for word in words if word)
         curves.append(curve_of(data, label, colour=len(curves), is_dashed=len(trials) > 1 and group == "training"))
     name = chosen[0][2]
     return Figure(f"{groups.pop()} {name}" if len(groups) == 1 else name, curves, log_y=log_y)
+
+
+def told_apart_by(trial: client.Trial, trials: Sequence[client.Trial]) -> str:
+    """The hyperparameters that are not the same for all trials drawn, as far as a legend has room for them."""
+    differing = [
+        name
+        for name in sorted({name for each in trials for name in each.hparams})
+        if len({repr(each.hparams.get(name)) for each in trials}) > 1
+    ]
+    return " ".join(f"{name}={cell(trial.hparams.get(name))}" for name in differing[:MOST_HPARAMS])
 
 
 def _matching(trial: client.Trial, wanted: str) -> list[tuple[str, str]]:
@@ -141,7 +153,7 @@ def _note(data: client.Curve) -> str:
     if not seen:
         return odd.strip()
     last = next(y for y in reversed(data.mean) if y is not None)
-    lowest, highest = min(seen), max(tops)
+    lowest, highest = min(seen, key=lambda spot: spot[0]), max(tops, key=lambda spot: spot[0])  # the first of equals
     return (
         f"last {number(last)}   min {number(lowest[0])} at {lowest[1]}   max {number(highest[0])} at {highest[1]}{odd}"
     )

@@ -11,6 +11,7 @@ from determined.cli.plot.scale import Axis
 WIDTH, PLOT_HEIGHT = 960, 400
 LEFT, RIGHT, TOP, BOTTOM = 76, 28, 52, 46
 LEGEND_LINE, LEGEND_AIR = 22, 18
+LETTER = 7.5  # about how wide one is, in the legend
 INK, SOFT, GRID, ALARM = "#1f2937", "#6b7280", "#e5e7eb", "#b91c1c"
 
 Point = tuple[float, float]
@@ -135,13 +136,16 @@ def _line(panel: Panel, curve: Curve) -> Iterator[Line | Area]:
             x, y = points[0]
             yield Area([(x - 3, y), (x, y - 3), (x + 3, y), (x, y + 3)], curve.rgb)
         else:
-            yield Line(points, curve.rgb, 2.0, curve.is_dashed, curve.legend())
+            width = 0.9 if curve.is_bundle else 2.0
+            yield Line(points, curve.rgb, width, curve.is_dashed, curve.legend())
 
 
 def _legend(panel: Panel) -> Iterator[Line | Words]:
     y = panel.top + TOP + PLOT_HEIGHT + BOTTOM + 8.0
+    longest = max((len(curve.label) for curve in panel.figure.curves), default=0)
+    notes = LEFT + 64 + longest * LETTER
     for curve in panel.figure.curves:
         yield Line([(LEFT, y - 4), (LEFT + 28, y - 4)], curve.rgb, 3, curve.is_dashed)
         yield Words((LEFT + 40, y), curve.label, 13, is_bold=True)
-        yield Words((LEFT + 300, y), curve.note, 13, colour=SOFT)
+        yield Words((notes, y), curve.note, 13, colour=SOFT)
         y += LEGEND_LINE

@@ -25,6 +25,7 @@ class Curve:
     note: str = ""
     colour: int = 0
     is_dashed: bool = False
+    is_bundle: bool = False  # many thin lines with gaps between them, to be seen as a whole
 
     @property
     def rgb(self) -> str:
@@ -54,10 +55,11 @@ class Figure:
     curves: Sequence[Curve]
     x_label: str = "batches"
     log_y: bool = False
+    log_x: bool = False
 
     def x_axis(self) -> Axis:
         """From the first step to the last."""
-        return Axis.around(x for curve in self.curves for x in [*curve.x, *curve.odd])
+        return Axis.around((x for curve in self.curves for x in [*curve.x, *curve.odd]), is_log=self.log_x)
 
     def y_axis(self) -> Axis:
         """All values, with a little air."""

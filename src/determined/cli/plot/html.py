@@ -78,7 +78,8 @@ def _panel(panel: Panel, width: int) -> dict[str, Any]:
 
 
 def _curve(panel: Panel, curve: Curve) -> dict[str, Any]:
-    seen = [i for i, y in enumerate(curve.y) if math.isfinite(y)]
+    # Of a bundle no single value is under the mouse; the script passes over curves without places.
+    seen = [] if curve.is_bundle else [i for i, y in enumerate(curve.y) if math.isfinite(y)]
     band = curve.has_band and curve.low is not None and curve.high is not None
     return {
         "label": curve.label,
