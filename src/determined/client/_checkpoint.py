@@ -72,9 +72,8 @@ class Checkpoint:
         self._take(row)
 
     def _take(self, row: CheckpointRow) -> None:
-        for field in dataclasses.fields(row):
-            name = "steps_completed" if field.name == "steps" else field.name
-            setattr(self, name, getattr(row, field.name))
+        self.__dict__.update(vars(row))
+        self.steps_completed = self.__dict__.pop("steps")
         self.state = CheckpointState(row.state)
         self._training: CheckpointTrainingMetadata | None = None
 

@@ -69,8 +69,9 @@ class Experiment:
         self._take(row)
 
     def _take(self, row: ExperimentRow) -> None:
-        fields = vars(row)  # in one go: lists have thousands of these
-        self.__dict__.update((name, value) for name, value in fields.items() if name not in BULKY)
+        self.__dict__.update(vars(row))  # in one go: lists have thousands of these
+        for name in BULKY:
+            del self.__dict__[name]
         self.state = ExperimentState(row.state)
         self.labels = set(row.labels) or None
         self._config = row.config
