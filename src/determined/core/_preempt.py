@@ -26,7 +26,7 @@ POLL_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 5.0
 EXCHANGE_SECONDS = 0.1
 """Ranks talk about preemption about this often, however often they ask."""
-MOST_CALLS_BETWEEN_EXCHANGES = 64
+MOST_CALLS_BETWEEN_EXCHANGES = 128
 
 
 class PreemptMode(enum.Enum):
@@ -121,6 +121,16 @@ class PreemptContext:
             self.acknowledge_preemption_signal()
         return answer
 
+    def _anybody_stops(self, wants: bool) -> bool:
+        """Whether any rank is asked to stop, or `wants` to; one exchange for both questions. Collective."""
+        if self._mode is not PreemptMode.WorkersAskChief or self._distributed.size == 1:
+            asked = self.should_preempt(at_once=True)
+            return any(self._distributed.allgather(wants)) or asked
+        asked, wanted = self._exchange.ask_all(self._is_asked_to_stop, wants)
+        if asked and self._watcher is not None:
+            self.acknowledge_preemption_signal()
+        return asked or wanted
+
     def acknowledge_preemption_signal(self) -> None:
         """Say that this process stops with work left and wants to be continued. Said once."""
         if not self._acknowledged:
@@ -157,12 +167,16 @@ class _Exchange:
         if self._calls_left > 0 and not at_once:
             self._calls_left -= 1
             return False
+        return self.ask_all(is_asked_to_stop)[0]
+
+    def ask_all(self, is_asked_to_stop: Callable[[], bool], wants: bool = False) -> tuple[bool, bool]:
+        """Whether any rank is asked to stop, and whether any wants to. Collective."""
         # Every rank speaks, since a scheduler may send its signal to any one of them. The chief's pace counts.
-        said = self._distributed.allgather((is_asked_to_stop(), self._next_stride()))
-        self._answer = any(stop for stop, _ in said)
+        said = self._distributed.allgather((is_asked_to_stop(), self._next_stride(), wants))
+        self._answer = self._answer or any(stop for stop, _, _ in said)
         self._stride = said[0][1]
         self._calls_left = self._stride - 1
-        return self._answer
+        return self._answer, any(wanted for _, _, wanted in said)
 
     def _next_stride(self) -> int:
         now = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import getpass
+import hashlib
 import os
 import platform
 import re
@@ -50,6 +51,8 @@ class RunDescription:
     slots: int = 1
     host: str = ""
     pid: int = 0
+    store: str = ""
+    """A sign of the store that it is recorded in, so that nobody delivers what it leaves to another."""
     is_detached: bool = False
     told_trial_id: int | None = None
     told_experiment_id: int | None = None
@@ -102,6 +105,7 @@ def describe(
         slots=slots,
         host=platform.node(),
         pid=os.getpid(),
+        store=hashlib.sha256(os.environ.get("DET_STORE", "").encode()).hexdigest()[:16],
         is_detached=is_detached,
         told_trial_id=told.trial_id if told else None,
         told_experiment_id=told.experiment_id if told else None,

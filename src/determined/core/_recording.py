@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from determined import errors
 from determined.core._link import Attached, History, Run
 from determined.core._record import RunDescription
-from determined.store import attempts, checkpoints, experiments, logs, metrics, processes, runs, trials
+from determined.store import attempts, checkpoints, experiments, logs, metrics, places, processes, runs, trials
 from determined.store.attempts import Attempt
 from determined.store.messages import (
     CheckpointReport,
@@ -156,11 +156,27 @@ def _new_experiment(conn: Connection, description: RunDescription) -> int:
         unmanaged=True,
         script=description.script,
         external_experiment_id=config.get("external_experiment_id") if description.is_detached else None,
-        labels=[str(label) for label in config.get("labels") or []],
+        labels=[str(label)[:500] for label in config.get("labels") or [] if str(label).strip()],
+        project_id=_project(conn, config),
         searcher_metric=searcher.get("metric"),
         smaller_is_better=bool(searcher.get("smaller_is_better", True)),
         description=str(config.get("description") or ""),
     )
+
+
+def _project(conn: Connection, config: dict[str, Any]) -> int:
+    """The project that the config names, made if need be."""
+    workspace, name = str(config.get("workspace") or "Uncategorized"), config.get("project")
+    if not name or name == workspace == "Uncategorized":
+        return 1
+    try:
+        places.find_workspace(conn, workspace)
+    except errors.NotFound:
+        places.create_workspace(conn, workspace)
+    try:
+        return places.find_project(conn, workspace, str(name)).id
+    except errors.NotFound:
+        return places.create_project(conn, workspace, str(name))
 
 
 def _new_trial(conn: Connection, description: RunDescription, experiment_id: int) -> int:

@@ -190,27 +190,38 @@ class StoreLink:
             return self._store
 
     def _begun(self, store: Store) -> _recording.Standing:
-        """Where the run stands; the chief begins it, others wait a little until it has."""
+        """Where the run stands. If it cannot be begun, whyever, nothing of it is refused: it is tried again."""
+        with self._beginning:
+            try:
+                return self._begin(store)
+            except errors.LinkUnavailable:
+                raise
+            except Exception as failed:
+                raise errors.LinkUnavailable(str(failed)) from failed
+
+    def _begin(self, store: Store) -> _recording.Standing:
+        """The chief begins the run; others wait a little until it has."""
         from determined.core import _recording
 
-        with self._beginning:
-            if self._standing is None and self._rank == 0:
-                with store.write() as conn:
-                    standing = _recording.begin(conn, self._run, self._description)
-                self._standing, self._last_beat = standing, time.monotonic()
-            deadline = time.monotonic() + CHIEF_SECONDS
-            while self._standing is None:
-                with store.read() as conn:
-                    self._standing = _recording.find(conn, self._run, self._description)
-                if self._standing is None:
-                    if time.monotonic() > deadline:
-                        raise errors.LinkUnavailable("rank 0 has not recorded the run yet")
-                    time.sleep(0.05)
-            return self._standing
+        if self._standing is None and self._rank == 0:
+            with store.write() as conn:
+                standing = _recording.begin(conn, self._run, self._description)
+            self._standing, self._last_beat = standing, time.monotonic()
+        deadline = time.monotonic() + CHIEF_SECONDS
+        while self._standing is None:
+            with store.read() as conn:
+                self._standing = _recording.find(conn, self._run, self._description)
+            if self._standing is None:
+                if time.monotonic() > deadline:
+                    raise errors.LinkUnavailable("rank 0 has not recorded the run yet")
+                time.sleep(0.05)
+        return self._standing
 
     def _deliver_remains(self, store: Store) -> None:
         """Look after what dead runs have left. Failing to is no reason not to record this one."""
         for remains in left_behind(self._run.directory.parent):
+            if remains.description.store != self._description.store:
+                continue
             try:
                 _adopt(store, Run(remains.name.partition(".")[0], self._run.home), remains)
             except Exception as failed:  # noqa: BLE001 - it stays where it is, for the next run
@@ -233,7 +244,7 @@ class StoreLink:
 
     def signal(self) -> Signal:
         if self._standing is None:
-            if not self.is_managed:
+            if not self.is_managed and self._rank == 0:
                 return Signal.NONE  # nobody can have asked for a run that nobody knows
             self._begun(self._opened())
         from determined.store import attempts, metrics

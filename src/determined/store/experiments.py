@@ -284,7 +284,8 @@ def delete(conn: sa.Connection, experiment_id: int, *, time: datetime.datetime |
     row = get(conn, experiment_id, deleted=True)
     if row.deleted_at is not None:
         return
-    if row.state not in TERMINAL | {"DELETE_FAILED"}:
+    is_over = row.state in TERMINAL | {"DELETE_FAILED"} or (row.unmanaged and row.state == "PAUSED")  # nobody holds it
+    if not is_over:
         raise errors.Refused(f"Experiment {experiment_id} is {row.state}, so it cannot be deleted. Stop it first.")
     registered = (
         sa.select(model_versions.c.checkpoint_uuid)

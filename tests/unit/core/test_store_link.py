@@ -356,6 +356,15 @@ def test_kept_reports_are_delivered_by_the_next_run(open_link: Opener, store_pla
     assert not link._journal.directory.exists()
 
 
+def test_what_belongs_to_another_store_stays(open_link: Opener, store_place: str, who: RunDescription) -> None:
+    """DET_STORE may differ from run to run: what was meant for one store is not delivered to another."""
+    with dying(open_link(dataclasses.replace(who, store="another"))) as link:
+        link.keep([loss(1, 0.5)])
+    open_link().send([RunStateReport("RUNNING")])
+    assert len(records.table("experiments", store_place)) == 1
+    assert link._journal.path.exists()
+
+
 def test_kept_reports_go_first_when_the_store_is_back(open_link: Opener, store_place: str) -> None:
     """Decision 4: what was put aside while the store was away arrives before what came later."""
     link = open_link()
