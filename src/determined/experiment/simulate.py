@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from determined import errors
+from determined._types import Json
 from determined.experiment import happenings as h
 from determined.experiment.engine import Engine
 from determined.experiment.hparams import Space
@@ -240,10 +241,13 @@ class _Play:
         value = trial.values[trial.seen]
         trial.seen += 1
         self._saved[trial.request_id] = trial.reached
-        if not self._found or (value < self._found[-1].value) is self._smaller_is_better:
+        if not self._found or self._is_better(value, self._found[-1].value):
             self._found.append(Found(self._units, value))
-        metrics = {"batches": trial.reached, self._time_metric: trial.reached, self._metric: value}
+        metrics: dict[str, Json] = {"batches": trial.reached, self._time_metric: trial.reached, self._metric: value}
         self._tell(h.Validated(trial.request_id, metrics, trial.reached))
+
+    def _is_better(self, value: float, than: float) -> bool:
+        return value < than if self._smaller_is_better else value > than
 
     def _leave(self, request_id: str, exit: Exit, *before: h.Happening) -> None:
         """End the trial's attempt; one that was asked to leave has saved where it is."""
