@@ -188,6 +188,49 @@ def test_the_search_stops_a_running_trial_by_asking_it() -> None:
     assert second not in play.queued
 
 
+def test_a_trial_that_the_search_paused_waits_for_the_search() -> None:
+    """3.2, 4.7: pausing and activating the experiment does not start it; the search's Resume does, also in between."""
+    play = Play({**ASHA, "form": "promotion"}).begin()
+    paused = []
+    for loss in (0.5, 0.6, 0.7):
+        chosen = play.launch()
+        assert "Preempt" in kinds(play.tell(h.Validated(chosen, {"loss": loss}, 1)))
+        play.leave(chosen, Exit(0, acknowledged=True))
+        paused.append(chosen)
+    fourth, fifth = play.launch(), play.launch()
+    play.tell(h.Request.PAUSE)
+    play.tell(h.Request.ACTIVATE)
+    assert [play.trial(each).state for each in paused] == [State.PAUSED] * 3
+    assert play.queued == []
+
+    play.tell(h.Request.PAUSE)
+    play.tell(h.Validated(fourth, {"loss": 0.8}, 1))  # its last word, while it leaves: the search lets the best go on
+    assert (play.trial(paused[0]).state, play.trial(paused[0]).is_held) == (State.PAUSED, False)
+    for leaving in (fourth, fifth):
+        play.leave(leaving, Exit(0, acknowledged=True))
+    assert play.queued == []
+    play.tell(h.Request.ACTIVATE)
+    assert sorted(play.queued) == sorted([paused[0], fifth])
+    assert [play.trial(each).state for each in (*paused[1:], fourth)] == [State.PAUSED] * 3
+
+
+def test_a_trial_may_be_let_go_on_before_it_has_left() -> None:
+    """A Resume that comes while the pause is still being carried out leads to exactly one new attempt."""
+    play = Play({**ASHA, "form": "promotion"}).begin()
+    first, second = play.launch(), play.launch()
+    play.tell(h.Validated(first, {"loss": 0.5}, 1))  # it is asked to leave, and does not yet
+    play.tell(h.TrialKillRequested(second))
+    play.leave(second, Exit(-9, killed=True))  # a place is free, and after four arrivals the first may go on
+    for loss in (0.6, 0.7):
+        chosen = play.launch()
+        play.tell(h.Validated(chosen, {"loss": loss}, 1))
+        play.leave(chosen, Exit(0, acknowledged=True))
+    assert play.trial(first).state is State.ACTIVE
+    assert first not in play.queued
+    play.leave(first, Exit(0, acknowledged=True))
+    assert play.queued.count(first) == 1
+
+
 def test_invalid_hyperparameters_are_replaced() -> None:
     """P-37, D2: the first trial raises InvalidHP, so four trials exist and three trained."""
     play = Play({**RANDOM, "max_trials": 3}).begin()
