@@ -5,6 +5,7 @@ It is there only while it is needed. What a run leaves in it when it dies, the n
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import datetime
@@ -39,6 +40,7 @@ class Journal:
         self._description = description
         self._lock: IO[bytes] | None = None
         self._locking = threading.Lock()  # checkpoints and reports come from different threads
+        self._doubts: collections.Counter[str] = collections.Counter()  # one may come and go before either is known
         self._whole = 0  # bytes of the file that are whole lines
         self.is_empty = True
 
@@ -62,13 +64,18 @@ class Journal:
     def doubt(self, storage_id: str) -> None:
         """Remember that a checkpoint is about to come or go, before it does; OSError if that cannot be."""
         self._open()
-        (self.directory / "checkpoints").mkdir(exist_ok=True)
-        (self.directory / "checkpoints" / storage_id).touch()
+        with self._locking:
+            self._doubts[storage_id] += 1
+            (self.directory / "checkpoints").mkdir(exist_ok=True)
+            (self.directory / "checkpoints" / storage_id).touch()
 
     def trust(self, storage_id: str) -> None:
-        """The store knows about that checkpoint now."""
-        with contextlib.suppress(OSError):
-            (self.directory / "checkpoints" / storage_id).unlink(missing_ok=True)
+        """The store knows about that now."""
+        with self._locking, contextlib.suppress(OSError):
+            self._doubts[storage_id] -= 1
+            if self._doubts[storage_id] <= 0:
+                del self._doubts[storage_id]
+                (self.directory / "checkpoints" / storage_id).unlink(missing_ok=True)
 
     def waiting(self) -> list[Report]:
         """The reports in the file."""
@@ -122,11 +129,13 @@ class Remains:
         """What it could not deliver."""
         return read_reports(self.directory / "unsent.jsonl")
 
-    def in_doubt(self) -> list[str]:
-        """Ids of checkpoints that may have come, or gone, without a word."""
+    def in_doubt(self) -> dict[str, datetime.datetime]:
+        """Ids of checkpoints that may have come, or gone, without a word; and when."""
+        found = {}
         with contextlib.suppress(OSError):
-            return sorted(path.name for path in (self.directory / "checkpoints").iterdir())
-        return []
+            for path in sorted((self.directory / "checkpoints").iterdir()):
+                found[path.name] = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
+        return found
 
     def bury(self) -> None:
         """All of it is in the store: the directory can go."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -321,9 +322,8 @@ class StoreLink:
 def _adopt(store: Store, run: Run, remains: Remains) -> None:
     from determined.core import _recording
 
-    reports, doubtful = remains.reports(), remains.in_doubt()
-    said = {report.storage_id for report in reports if isinstance(report, CheckpointReport)}
-    stored = _look_at(remains.description, [storage_id for storage_id in doubtful if storage_id not in said])
+    reports = remains.reports()
+    stored = _look_at(remains.description, remains.in_doubt())
     with store.write() as conn:
         _recording.adopt(conn, run, remains.description, reports, stored)
     remains.bury()
@@ -331,19 +331,19 @@ def _adopt(store: Store, run: Run, remains: Remains) -> None:
     logger.info("Run %s: %d reports and %d lines are delivered late.", run.name, len(reports) - lines, lines)
 
 
-def _look_at(description: RunDescription, storage_ids: Sequence[str]) -> dict[str, CheckpointReport]:
+def _look_at(description: RunDescription, doubtful: Mapping[str, datetime.datetime]) -> dict[str, CheckpointReport]:
     """What is the case with checkpoints that came or went just before a process died."""
-    if not storage_ids or description.storage is None:
+    if not doubtful or description.storage is None:
         return {}
     storage = artifacts.open_storage(description.storage)
     found = {}
-    for storage_id in storage_ids:
+    for storage_id, when in doubtful.items():
         if not storage.exists(storage_id):
-            found[storage_id] = CheckpointReport(storage_id, {}, {}, "DELETED")
+            found[storage_id] = CheckpointReport(storage_id, {}, {}, "DELETED", time=when)
             continue
         manifest = storage.manifest(storage_id)
         metadata: dict[str, Any] = {}
         if METADATA in manifest.files:
             metadata = dict(json.loads(storage.read_bytes(storage_id, METADATA)))
-        found[storage_id] = CheckpointReport(storage_id, metadata, dict(manifest.resources))
+        found[storage_id] = CheckpointReport(storage_id, metadata, dict(manifest.resources), time=when)
     return found

@@ -68,7 +68,7 @@ def test_only_what_dead_runs_left_is_found(journal: Journal) -> None:
     (found,) = left_behind(runs)
     assert (found.name, found.description) == ("one", WHO)
     assert len(found.reports()) == 1
-    assert found.in_doubt() == ["4f1c"]
+    assert list(found.in_doubt()) == ["4f1c"]
     found.bury()
     assert list(runs.iterdir()) == []
 
@@ -80,7 +80,17 @@ def test_what_is_in_doubt_stays_after_the_end(journal: Journal) -> None:
     journal.trust("known")
     journal.close()
     (found,) = left_behind(journal.directory.parent)
-    assert found.in_doubt() == ["unknown"]
+    assert list(found.in_doubt()) == ["unknown"]
+
+
+def test_a_checkpoint_that_comes_and_goes_stays_in_doubt(journal: Journal) -> None:
+    """One that is deleted before the store knew that it was there: hearing of the first does not settle the second."""
+    journal.doubt("brief")
+    journal.doubt("brief")
+    journal.trust("brief")
+    assert (journal.directory / "checkpoints" / "brief").exists()
+    journal.trust("brief")
+    assert not (journal.directory / "checkpoints" / "brief").exists()
 
 
 def test_the_store_is_the_default(home: Path) -> None:
