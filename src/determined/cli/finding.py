@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from determined.client import Checkpoint, Determined, Experiment, Trial
 
+SUMMARIES = {"training": "avg_metrics", "validation": "validation_metrics"}  # what groups are called in a summary
 SORTS = {"id": "ID", "name": "NAME", "state": "STATE", "started": "START_TIME", "ended": "END_TIME",
          "progress": "PROGRESS", "owner": "USER"}  # fmt: skip
 
@@ -49,13 +50,18 @@ def _judged(found: Sequence[Experiment], metric: str | None, larger_is_better: b
     if metric is None:
         return list(found)
     group, _, name = metric.partition(".") if "." in metric else ("validation", ".", metric)
-    key = {"training": "avg_metrics", "validation": "validation_metrics"}.get(group, group)
     for experiment in found:
-        summaries = [trial.summary_metrics.get(key, {}).get(name, {}) for trial in experiment.iter_trials()]
+        summaries = [summary(trial, group, name) for trial in experiment.iter_trials()]
         values = [summary["max" if larger_is_better else "min"] for summary in summaries if summary.get("count")]
         experiment.searcher_metric, experiment.smaller_is_better = metric, not larger_is_better
         experiment.best_metric = (max if larger_is_better else min)(values, default=None)
     return list(found)
+
+
+def summary(trial: Trial, group: str, name: str) -> dict[str, Any]:
+    """Count, last, min, max and mean of one metric of a trial; empty if it never reported it."""
+    found: dict[str, Any] = trial.summary_metrics.get(SUMMARIES.get(group, group), {}).get(name, {})
+    return found
 
 
 def newest_experiments(

@@ -93,7 +93,7 @@ def _steps(found: list[Workload], *, with_training: bool) -> Table:
 
 def _summary(summary: dict[str, Any]) -> Table:
     figures = ("count", "last", "min", "max", "mean", "type")
-    names_of = {"avg_metrics": "training", "validation_metrics": "validation"}
+    names_of = {key: group for group, key in finding.SUMMARIES.items()}
     rows = [
         [names_of.get(group, group), name, *(values.get(figure) for figure in figures)]
         for group, names in sorted(summary.items())

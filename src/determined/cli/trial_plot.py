@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli import options, terminal
+from determined.cli import finding, options, terminal
 from determined.cli.connection import connect
 from determined.cli.groups import HELP_NAMES
 from determined.cli.plot.figure import Curve, Figure
@@ -101,9 +101,11 @@ def figure_of(
     curves: list[Curve] = []
     for trial, group, name in chosen:
         data = trial.curve(name, group, buckets=buckets, first=first, last=last)
+        ended = finding.summary(trial, group, name).get("last") if last is None else None
         words = [f"trial {trial.id}", group if len(groups) > 1 else "", told_apart_by(trial, trials)]
         label = " ".join(word for word in words if word)
-        curves.append(curve_of(data, label, colour=len(curves), is_dashed=len(trials) > 1 and group == "training"))
+        is_dashed = len(trials) > 1 and group == "training"
+        curves.append(curve_of(data, label, _note(data, ended), colour=len(curves), is_dashed=is_dashed))
     name = chosen[0][2]
     return Figure(f"{groups.pop()} {name}" if len(groups) == 1 else name, curves, log_y=log_y)
 
@@ -127,7 +129,7 @@ def _matching(trial: client.Trial, wanted: str) -> list[tuple[str, str]]:
     return [(group, wanted) for group, names in known.items() if wanted in names]
 
 
-def curve_of(data: client.Curve, label: str, *, colour: int, is_dashed: bool) -> Curve:
+def curve_of(data: client.Curve, label: str, note: str, *, colour: int, is_dashed: bool) -> Curve:
     """A curve as it is drawn: a bucket with nothing finite in it is a gap."""
     nothing = math.nan
     values = [nothing if y is None else y for y in data.mean]
@@ -139,24 +141,26 @@ def curve_of(data: client.Curve, label: str, *, colour: int, is_dashed: bool) ->
         [nothing if y is None else y for y in data.min] if many else None,
         [nothing if y is None else y for y in data.max] if many else None,
         [step for step, odd in zip(data.steps, data.odd, strict=True) if odd],
-        _note(data),
+        note,
         colour,
         is_dashed,
     )
 
 
-def _note(data: client.Curve) -> str:
-    """Where it ended, and its extremes."""
-    seen = [(y, steps) for y, steps in zip(data.min, data.steps, strict=True) if y is not None]
-    tops = [(y, steps) for y, steps in zip(data.max, data.steps, strict=True) if y is not None]
+def _note(data: client.Curve, ended: Any = None) -> str:
+    """Where it ended, and its extremes; `~` is the step of a bucket rather than of the value itself."""
+    spots = [
+        (low, high, f"{'~' if count > 1 else ''}{step}")
+        for low, high, step, count in zip(data.min, data.max, data.steps, data.count, strict=True)
+        if low is not None and high is not None
+    ]
     odd = f"   {sum(data.odd)} NaN or infinite" if any(data.odd) else ""
-    if not seen:
+    if not spots:
         return odd.strip()
-    last = next(y for y in reversed(data.mean) if y is not None)
-    lowest, highest = min(seen, key=lambda spot: spot[0]), max(tops, key=lambda spot: spot[0])  # the first of equals
-    return (
-        f"last {number(last)}   min {number(lowest[0])} at {lowest[1]}   max {number(highest[0])} at {highest[1]}{odd}"
-    )
+    last = ended if isinstance(ended, (int, float)) else next(y for y in reversed(data.mean) if y is not None)
+    lowest, highest = min(spots, key=lambda spot: spot[0]), max(spots, key=lambda spot: spot[1])  # the first of equals
+    low, high = f"min {number(lowest[0])} at {lowest[2]}", f"max {number(highest[1])} at {highest[2]}"
+    return f"last {number(last)}   {low}   {high}{odd}"
 
 
 def _of(trials: Sequence[client.Trial]) -> str:

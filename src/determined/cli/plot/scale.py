@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
+FLAT = 1e-9  # of the values: less than that is rounding, not a curve
 AIR = 0.04  # of the range, above and below the curves
 DECADES_WITH_STEPS_BETWEEN = 2
 
@@ -33,11 +34,11 @@ class Axis:
             return cls(0.1, 10.0, True) if is_log else cls(0.0, 1.0)
         low, high = min(seen), max(seen)
         if is_log:
-            if low == high:
+            if high - low <= high * FLAT:
                 return cls(low / 2, high * 2, True)
             margin = (high / low) ** air
             return cls(low / margin, high * margin, True)
-        if low == high:  # a flat line lies in the middle
+        if high - low <= abs(high) * FLAT:  # a flat line lies in the middle
             reach = abs(low) * 0.1 or 1.0
             return cls(low - reach, high + reach)
         margin = (high - low) * air

@@ -86,12 +86,14 @@ def draw(figure: Figure, look: Look) -> str:
         _shade_band(canvas, curve, x_axis, y_axis)
     for curve in reversed(figure.curves):  # the first one named lies on top
         _draw_line(canvas, curve, x_axis, y_axis)
-    lines = [_paint(_fit(f" {figure.title}", look.columns), "1", look)]
+    lines = [_paint(_fit(f" {figure.title}", look.columns, look), "1", look)]
     lines += _with_y_axis(list(canvas.rows(look)), y_axis, labels, margin, look)
     lines += _x_axis(figure, x_axis, columns, margin, look)
     lines += [_legend(curve, look, is_fine=_is_fine(figure, look)) for curve in figure.curves]
     if hidden := figure.hidden():
-        lines.append(_fit(f" {hidden} values are not above 0, and a logarithmic axis cannot show them.", look.columns))
+        lines.append(
+            _fit(f" {hidden} values are not above 0, and a logarithmic axis cannot show them.", look.columns, look)
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -151,12 +153,13 @@ def _x_axis(figure: Figure, axis: Axis, columns: int, margin: int, look: Look) -
 
 def _legend(curve: Curve, look: Look, *, is_fine: bool) -> str:
     sample = "━━" if is_fine else MARKS[curve.colour % len(MARKS)] * 2
-    text = _fit(curve.legend(), look.columns - 4)
+    text = _fit(curve.legend(), look.columns - 4, look)
     return f" {_paint(sample, ANSI[curve.colour % len(ANSI)], look)} {text}"
 
 
-def _fit(text: str, columns: int) -> str:
-    return text if len(text) <= columns else text[: columns - 1] + "~"
+def _fit(text: str, columns: int, look: Look) -> str:
+    mark = "…" if look.has_unicode else "..."
+    return text if len(text) <= columns else text[: columns - len(mark)] + mark
 
 
 def _paint(text: str, code: str, look: Look) -> str:
