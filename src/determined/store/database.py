@@ -13,13 +13,13 @@ import sqlalchemy as sa
 
 from determined import errors
 from determined._home import data_directory, make_data_directory
-from determined.store import failures, opening, values
+from determined.store import failures, forks, opening, values
 from determined.store.place import StorePlace, find_place, on_network
 
 BUSY_SECONDS = 10.0
 """How long a transaction waits for its turn before it gives up."""
 
-_left_to_parents: list[sa.Engine] = []  # connections of a parent process: a child that closes one may spoil the file
+_left_to_parents: list[sa.Engine] = []  # a child does not close the connections that a server has with its parent
 _warned: set[Path] = set()
 
 
@@ -92,11 +92,16 @@ class Store:
     def _ours(self) -> sa.Engine:
         """The engine of this process, on the file that has the name now."""
         if self._pid != os.getpid():
-            _left_to_parents.append(self._engine)
-            self._engine, self._pid = _make_engine(self.place, self.read_only), os.getpid()
+            self._leave_to_parent()
         if self._file is not None and (found := _identity(self.place.path)) != self._file:
             self._replaced(found)
         return self._engine
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: connections of its own instead of those of the parent."""
+        engine = _make_engine(self.place, self.read_only)
+        _left_to_parents.append(self._engine)
+        self._engine, self._pid = engine, os.getpid()
 
     def _replaced(self, found: tuple[int, int] | None) -> None:
         """The file was removed, or another one has its name. Writing on into a removed file would lose everything."""
@@ -185,6 +190,7 @@ def _make_engine(place: StorePlace, read_only: bool) -> sa.Engine:
     common: dict[str, Any] = {"json_serializer": values.dump, "json_deserializer": values.load}
     if place.path is None:
         return _make_postgresql_engine(place, common)
+    forks.let_go_of_inherited(place.path)
     engine = sa.create_engine(
         opening.sqlite_url(place.path, read_only=read_only),
         connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
@@ -192,6 +198,7 @@ def _make_engine(place: StorePlace, read_only: bool) -> sa.Engine:
         **common,
     )
     sa.event.listen(engine, "connect", _set_up_sqlite)
+    forks.OpenConnections(engine, place.path)  # lives as long as the engine
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
 
