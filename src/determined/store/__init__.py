@@ -1,1 +1,4 @@
-"""Rows: the meeting point of training and platform. So far the words they exchange; see `messages`."""
+"""Rows: the meeting point of training and platform. One module per noun, over transactions of `database.open_store`.
+
+The words that training says are in `messages`, which needs no SQL.
+"""

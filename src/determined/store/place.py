@@ -61,7 +61,7 @@ def find_place(place: str | os.PathLike[str] | None = None) -> StorePlace:
     chosen = place if place is not None else os.environ.get("DET_STORE") or data_directory() / FILE_NAME
     text = os.fspath(chosen)
     if "://" not in text:
-        return _file(Path(text))
+        return _file(Path(text) / FILE_NAME if text.endswith(os.sep) else Path(text))
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError) as failed:

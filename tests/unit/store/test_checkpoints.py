@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 import sqlalchemy as sa
@@ -190,3 +191,26 @@ def test_what_a_trial_started_from_is_protected(store: Store) -> None:
         other = experiments.create(conn, name="warm", config={}, owner="ada")
         trials.create(conn, other, hparams={}, warm_start_checkpoint_uuid="u1")
         assert checkpoints.protected(conn, run.experiment_id) == {"u1"}
+
+
+def test_totals_are_right_when_trials_save_at_once(store: Store) -> None:
+    """Several trials of one experiment record at the same time; no checkpoint is counted twice or not at all."""
+    with store.write() as conn:
+        first = add_run(conn, managed=True)
+        runs = [first]
+        for number in range(3):
+            trial = trials.create(conn, first.experiment_id, hparams={}, state="ACTIVE")
+            runs.append(attempts.begin(conn, trial, run_name=f"at-once-{number}"))
+
+    def work(run: Attempt) -> None:
+        for number in range(8):
+            with store.write() as conn:
+                save(conn, run, f"{run.trial_id}-{number}", number)
+
+    threads = [threading.Thread(target=work, args=[run]) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with store.read() as conn:
+        assert totals(conn, first) == [(8, 80), (32, 320)]

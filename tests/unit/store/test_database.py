@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from determined import errors
-from determined.store import database, schema
+from determined.store import database, opening, schema
 from determined.store.database import Store, open_store
 from determined.store.messages import now
 from determined.store.place import find_place
@@ -195,6 +195,7 @@ def test_where_a_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home:
     assert "sslpassword=x" not in str(place)
     assert str(place).startswith("postgresql://ada:***@db.example/runs")
     assert find_place(tmp_path).path == tmp_path / "determined.db"
+    assert find_place(f"{tmp_path}/new/").path == tmp_path / "new" / "determined.db"
     assert find_place(f"sqlite:///{tmp_path}/x.db").path == tmp_path / "x.db"
 
 
@@ -329,6 +330,18 @@ def test_a_removed_file_is_noticed(sqlite_store: Store) -> None:
     path.with_name("other.db").rename(path)
     assert workspace_names(sqlite_store) == ["Uncategorized"]
     assert sqlite_store.id == other.id
+
+
+def test_a_network_file_system_is_warned_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the journal there is one that needs no shared memory."""
+    for module in (database, opening):
+        monkeypatch.setattr(module, "on_network", lambda path: "nfs4")
+    with pytest.warns(UserWarning, match=r"network file system \(nfs4\).*PostgreSQL"):
+        store = open_store(tmp_path / "x.db")
+    with store.read() as conn:
+        assert conn.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
+    store.close()
+    open_store(tmp_path / "x.db").close()  # a second warning would be an error
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
