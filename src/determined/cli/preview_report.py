@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from determined.experiment.simulation import SimulatedTrial, Simulation
 
 COLUMNS = [
-    Column("Trained to"),
+    Column("Trained to", is_whole=True),
     Column("Trials planned"),
     Column("Trials simulated"),
     Column("Share of all training", "share"),
@@ -84,7 +84,9 @@ class Report:
     def lines(self) -> Iterator[str]:
         """What it cost, and what it found."""
         played = self.played
-        time = f"in the time of {_count(played.time / played.max_time)} trainings"
+        time = (
+            f"in the time of {_count(played.time / played.max_time)} training{'s' * (played.time != played.max_time)}"
+        )
         at_once = f"{played.places} at a time"
         if played.units < played.all_units():
             saved = (

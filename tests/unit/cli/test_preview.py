@@ -119,8 +119,8 @@ def test_a_simulation_for_programs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("searcher", "told"),
     [
-        ({"name": "single", "metric": "loss"}, "100 units trained, in the time of 1 trainings, 1 at a time."),
-        ({"name": "grid", "metric": "loss"}, "300 units trained, in the time of 1 trainings, 3 at a time."),
+        ({"name": "single", "metric": "loss"}, "100 units trained, in the time of 1 training, 1 at a time."),
+        ({"name": "grid", "metric": "loss"}, "300 units trained, in the time of 1 training, 3 at a time."),
         (
             {"name": "random", "metric": "loss", "max_trials": 40, "max_length": {"epochs": 5}},
             "200 epochs trained, in the time of 3 trainings, 16 at a time.",

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from determined import errors
 from determined.experiment import hparams
 from determined.experiment.lifecycle import State
-from determined.experiment.search.base import Action, Pause, SearchContext, SearchMethod, Shutdown
+from determined.experiment.search.base import Action, Pause, Resume, SearchContext, SearchMethod, Shutdown
 from determined.experiment.search.curves import Landscape
 from determined.experiment.search.preview import halving_counts
 from determined.experiment.simulate import World, moments, rungs_of, simulate
-from determined.experiment.simulation import Ending, SimulatedTrial, Simulation
+from determined.experiment.simulation import Ending, SimulatedTrial, Simulation, Span
 
 SPACE, _ = hparams.parse(
     {
@@ -171,7 +171,7 @@ def test_crashes_cost_what_was_not_saved() -> None:
     assert crashed
     assert all(trial.ending is Ending.FINISHED for trial in crashed)
     assert any(trial.units > trial.reached for trial in crashed)
-    assert {span.begin for trial in crashed for span in trial.spans} <= {0, 7, 14}
+    assert {span.begin for trial in crashed for span in trial.spans} == {0, 7, 14}
     assert played.units > played.all_units()
     hopeless = simulate(RANDOM, SPACE, 0, World(failures=1.0, max_restarts=2))
     assert (hopeless.state, hopeless.units, hopeless.best()) == (State.ERROR, 0, None)
@@ -217,6 +217,27 @@ def test_a_trial_that_is_asked_to_leave_saves_between_validations() -> None:
     assert played.counts(Ending.STOPPED) == {7: 3}
     assert (played.units, played.time, played.state) == (21, 7, State.COMPLETED)
     assert [trial.seen for trial in played.trials] == [1, 0, 0]
+
+
+def test_a_trial_that_is_paused_between_validations_loses_nothing() -> None:
+    """4.7: it saves where it is, and goes on from there."""
+
+    class Polite(SearchMethod):
+        def initial_trials(self, ctx: SearchContext) -> list[Action]:
+            self.second = ctx.create()
+            return [ctx.create()]
+
+        def validation_completed(self, ctx: SearchContext, request_id: str, metrics: dict[str, Any]) -> list[Action]:
+            if request_id == self.second.request_id:
+                return []
+            return [self.second] if metrics["batches"] == 7 else [Pause(self.second.request_id)]
+
+        def trial_exited(self, ctx: SearchContext, request_id: str) -> list[Action]:
+            return [Resume(self.second.request_id)]
+
+    played = simulate({"name": "custom", "metric": "loss"}, SPACE, 0, World(max_time=10, period=7), Polite())
+    assert played.trials[1].spans == [Span(7, 10, 0, 3), Span(10, 17, 3, 10)]
+    assert (played.units, played.time) == (20, 17)
 
 
 def test_searches_without_an_end_are_refused() -> None:
