@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from determined.cli import finding, options, render, terminal
-from determined.cli.connection import connect
+from determined.cli.connection import connect, owners
 from determined.cli.groups import HELP_NAMES
 from determined.cli.render import Column, Table, show_json
 
@@ -61,7 +61,8 @@ def _runs(ids: Sequence[int], trial_ids: Sequence[int], last: int | None) -> lis
     runs = []
     for trial in (client.get_trial(number) for number in trial_ids):
         runs.append(Run(f"trial {trial.id}", trial, trial.get_experiment()))
-    newest = [experiment.id for experiment in finding.newest_experiments(client, last)] if last else []
+    mine = finding.newest_experiments(client, last, owners=owners(client)) if last else []
+    newest = [experiment.id for experiment in mine]
     for experiment in (client.get_experiment(number) for number in dict.fromkeys([*newest, *ids])):
         if best := experiment.best_trials(1):
             runs.append(Run(str(experiment.id), best[0], experiment))

@@ -33,3 +33,9 @@ def connect() -> Determined:
 
     chosen = settings()
     return Determined(master=chosen.master, store=chosen.store, user=chosen.user)
+
+
+def owners(client: Determined, *, everyone: bool = False) -> list[str] | None:
+    """Whose runs a command is about: those of -u, or the user's own, or (None) everyone's."""
+    chosen = settings().user
+    return [chosen] if chosen else None if everyone else [client.user]

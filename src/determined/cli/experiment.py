@@ -9,7 +9,7 @@ import click
 
 from determined.cli import describe as descriptions
 from determined.cli import fetching, finding, options, tables, terminal
-from determined.cli.connection import connect, settings
+from determined.cli.connection import connect, owners
 from determined.cli.groups import Group, Late
 from determined.cli.logs import show_logs
 from determined.cli.render import show_yaml
@@ -51,9 +51,9 @@ def experiment() -> None:
 def list_experiments(show_project: bool, form: str, show_all: bool, **chosen: Any) -> None:
     """List experiments, the newest last."""
     client = connect()
-    chosen_user = settings().user
-    owners = [chosen_user] if chosen_user else None if show_all else [client.user]
-    found = finding.experiments(client, owners=owners, archived=None if show_all else False, **chosen)
+    found = finding.experiments(
+        client, owners=owners(client, everyone=show_all), archived=None if show_all else False, **chosen
+    )
     tables.experiments(client, found, show_project=show_project, show_archived=show_all).show(form)
     if not found and form == "table":
         terminal.say("No experiment. Start one with: python train.py. Or see other people's with: det experiment ls -a")

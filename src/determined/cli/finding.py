@@ -67,7 +67,7 @@ def summary(trial: Trial, group: str, name: str) -> dict[str, Any]:
 def newest_experiments(
     client: Determined, count: int, *, owners: Sequence[str] | None = None, **which: Any
 ) -> list[Experiment]:
-    """The newest so many, the newest last. Whose, if nothing is said: the user's."""
+    """The newest so many that are not archived, the newest last; everyone's, if no owners are named."""
     from determined.client import ExperimentSortBy, OrderBy
 
     which.setdefault("archived", False)

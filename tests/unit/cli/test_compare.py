@@ -37,12 +37,14 @@ def test_only_what_differs_is_shown(det: Det, runs: list[Run]) -> None:
 
 def test_the_best_is_named_with_what_to_type(det: Det, runs: list[Run]) -> None:
     """Which of the last runs was best, and how to get its weights."""
-    result = det("compare", "--last", 3)
+    result = det("-u", "ada", "compare", "--last", 3)
     best = runs[1]
     assert f"Best: experiment {best.experiment_id}, loss 0.25." in result.stderr
     assert f"det trial download {best.trial_id} --best" in result.stderr
-    first, *_ = csv.DictReader(io.StringIO(det("compare", "--last", 3, "--csv").stdout))
+    first, *_ = csv.DictReader(io.StringIO(det("-u", "ada", "compare", "--last", 3, "--csv").stdout))
     assert first["Key"] == "lr"
+    assert list(first)[2:] == [str(run.experiment_id) for run in runs], "the newest last"
+    assert "two experiments" in det("compare", "--last", 3, code=2).stderr, "other people's are not ours"
 
 
 def test_trials_of_one_experiment_are_compared(det: Det, history: History) -> None:
@@ -68,6 +70,6 @@ def test_it_fits_the_terminal(columns: int, det: Det, runs: list[Run], monkeypat
     monkeypatch.setattr(terminal, "is_terminal", lambda stream=None: True)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(columns))
-    text = det("compare", "--last", 3).stdout
+    text = det("-u", "ada", "compare", "--last", 3).stdout
     assert max(map(len, text.splitlines())) <= columns
     assert all(value in text for value in ("0.1", "0.2", "0.3"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import getpass
 import io
 import json
 from pathlib import Path
@@ -31,6 +32,13 @@ def test_archived_ones_and_other_peoples_are_hidden_unless_asked_for(det: Det, h
     assert everything.splitlines()[0].endswith(",Archived")
     assert ids(everything) == [kept.experiment_id, archived.experiment_id, other.experiment_id]
     assert [row["Archived"] for row in csv.DictReader(io.StringIO(everything))] == ["False", "True", "False"]
+
+
+def test_my_runs_are_the_default(det: Det, history: History) -> None:
+    """6.2: without -u and -a, the list is of those who ask."""
+    mine = history.run("mine", owner=getpass.getuser())
+    history.run("other", owner="somebody else")
+    assert ids(det("e", "ls", "--csv").stdout) == [mine.experiment_id]
 
 
 def test_the_list_has_the_columns_that_scripts_know(det: Det, history: History) -> None:
