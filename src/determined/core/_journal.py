@@ -11,7 +11,9 @@ import dataclasses
 import datetime
 import json
 import os
+import platform
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +21,9 @@ from typing import IO, Any
 from determined.core._record import RunDescription
 from determined.store import messages
 from determined.store.messages import Report
+
+ADOPTION_SECONDS = 10.0
+STILLBORN_SECONDS = 60.0
 
 KINDS: dict[str, type[Report]] = {
     name: kind for name, kind in vars(messages).items() if isinstance(kind, type) and issubclass(kind, Report)
@@ -154,10 +159,44 @@ def left_behind(runs: Path) -> Iterator[Remains]:
     with contextlib.suppress(OSError):
         for directory in sorted(path for path in runs.iterdir() if path.is_dir()):
             with contextlib.suppress(OSError, ValueError, TypeError), (directory / "run.json").open("r+b") as file:
-                _lock(file)  # BlockingIOError, an OSError: it lives, or somebody else is looking after it
-                text = file.read()
-                if text and (directory / "run.json").exists():
-                    yield Remains(directory.name, directory, RunDescription(**json.loads(text)))
+                description = _read_description(file, directory)
+                _lock_dead(file, description)
+                if (directory / "run.json").exists():  # else somebody else has looked after it meanwhile
+                    yield Remains(directory.name, directory, description)
+
+
+def _read_description(file: IO[bytes], directory: Path) -> RunDescription:
+    text = file.read()
+    if not text and time.time() - os.fstat(file.fileno()).st_mtime > STILLBORN_SECONDS:
+        _lock(file)
+        Remains(directory.name, directory, RunDescription("")).bury()  # it died before it had anything to say
+    return RunDescription(**json.loads(text))
+
+
+def _lock_dead(file: IO[bytes], description: RunDescription) -> None:
+    """Take what a dead run has left; OSError if it lives, or if another process takes too long to look after it."""
+    deadline = time.monotonic() + ADOPTION_SECONDS
+    while True:
+        try:
+            _lock(file)
+            return
+        except OSError:
+            if time.monotonic() > deadline or not _is_dead(description):
+                raise
+        # Another process looks after it just now. What it finds may be what we are about to ask for.
+        time.sleep(0.05)
+
+
+def _is_dead(description: RunDescription) -> bool:
+    if os.name == "nt" or description.host != platform.node():
+        return False
+    try:
+        os.kill(description.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def read_reports(path: Path) -> list[Report]:

@@ -24,7 +24,7 @@ logger = logging.getLogger("determined.core")
 
 POLL_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 5.0
-EXCHANGE_SECONDS = 0.1
+EXCHANGE_SECONDS = 0.25
 """Ranks talk about preemption about this often, however often they ask."""
 MOST_CALLS_BETWEEN_EXCHANGES = 128
 

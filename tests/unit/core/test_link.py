@@ -73,6 +73,18 @@ def test_only_what_dead_runs_left_is_found(journal: Journal) -> None:
     assert list(runs.iterdir()) == []
 
 
+def test_a_run_that_died_before_it_said_anything(journal: Journal) -> None:
+    """An empty description, a minute old, is swept away; a young one may be about to be written."""
+    journal.directory.mkdir(parents=True)
+    description = journal.directory / "run.json"
+    description.touch()
+    assert list(left_behind(journal.directory.parent)) == []
+    assert description.exists()
+    os.utime(description, (1, 1))
+    assert list(left_behind(journal.directory.parent)) == []
+    assert not journal.directory.exists()
+
+
 def test_what_is_in_doubt_stays_after_the_end(journal: Journal) -> None:
     """A checkpoint that the store never heard of keeps the directory, so that somebody looks at it."""
     journal.doubt("known")
