@@ -103,7 +103,7 @@ class Report:
                 missed = f"the best of all trials trained to the end {short(played.potential_of(possible))}"
                 yield f"{found}; {missed}, of trial {possible.number}, which saw {possible.reached} {self.unit}."
         if restarts := sum(trial.restarts for trial in played.trials):
-            yield f"{restarts} crashes; after a crash a trial goes on from its newest validation."
+            yield f"{restarts} crash{'es' * (restarts > 1)}; after a crash a trial goes on from its newest validation."
         if played.state.value != "COMPLETED":
             yield f"The experiment would end as {played.state.value}."
 
