@@ -2,21 +2,23 @@
 
     python bench/ddp.py            # about two minutes
 
-A ratio of 1.00 means: as fast as the hand-written loop. CPU time of both ranks together is compared: waiting for the
-other rank is not work. Runs alternate; of each kind the least disturbed counts, and the range is that of pairs.
+A ratio of 1.00 means: as fast as the hand-written loop. Both sides take turns of 100 batches within the same two
+processes, so that whatever else the machine does meets both alike. The median turn of each side is compared, in CPU
+time of the whole process (gloo has threads of its own), averaged over both ranks: waiting is not work.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import logging
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,13 +26,14 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from turns import Turns
 
 os.environ.setdefault("DET_HOME", tempfile.mkdtemp(prefix="determined-bench-"))
 os.environ.setdefault("DET_PROGRESS", "off")
 
 from determined import pytorch
 
-RECORDS, FEATURES, HIDDEN, BATCH_SIZE = 4096, 64, 128, 32
+RECORDS, FEATURES, HIDDEN, BATCH_SIZE, TURN = 4096, 64, 128, 32, 100
 
 
 def make_model() -> nn.Module:
@@ -49,12 +52,12 @@ def make_batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
 BATCHES = make_batches()
 
 
-def by_hand(batches: int, agg: int) -> None:
+def by_hand(agg: int) -> Iterator[None]:
     """The loop that a careful person writes: no_sync around batches without a step, a report every 100 batches."""
     model = DistributedDataParallel(make_model())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     total: Any = 0.0
-    for done, (inputs, targets) in endlessly(batches):
+    for done, (inputs, targets) in enumerate(itertools.cycle(BATCHES), start=1):
         steps = done % agg == 0
         with contextlib.nullcontext() if steps else model.no_sync():
             loss = nn.functional.cross_entropy(model(inputs), targets) / agg
@@ -63,25 +66,17 @@ def by_hand(batches: int, agg: int) -> None:
             optimizer.step()
             optimizer.zero_grad()
         total = total + loss.detach()
-        if done % 100 == 0:
+        if done % TURN == 0:
             torch.distributed.all_reduce(total)
-            _ = total.item() / 100
+            _ = total.item() / TURN
             total = 0.0
-
-
-def endlessly(batches: int) -> Iterator[tuple[int, tuple[torch.Tensor, torch.Tensor]]]:
-    done = 0
-    while True:
-        for batch in BATCHES:
-            done += 1
-            yield done, batch
-            if done >= batches:
-                return
+            yield
 
 
 class Trial(pytorch.PyTorchTrial):
-    def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
+    def __init__(self, context: pytorch.PyTorchTrialContext, turns: Turns) -> None:
         self.context = context
+        self.turns = turns
         self.model = context.wrap_model(make_model())
         self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.01))
         context.experimental.disable_dataset_reproducibility_checks()  # the data is a list of ready batches
@@ -93,6 +88,8 @@ class Trial(pytorch.PyTorchTrial):
         return BATCHES[:1]
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        if batch_idx % TURN == 0:
+            self.turns.switch()
         inputs, targets = batch
         loss = nn.functional.cross_entropy(self.model(inputs), targets)
         self.context.backward(loss)
@@ -103,45 +100,18 @@ class Trial(pytorch.PyTorchTrial):
         return {"loss": torch.tensor(0.0)}
 
 
-def by_trainer(batches: int, agg: int) -> None:
+def compare(agg: int, batches: int) -> list[str]:
+    """A row: CPU time per batch and rank of both, and their ratio."""
+    turns = Turns(by_hand(agg), time.process_time_ns)
     with pytorch.init(seed=0, aggregation_frequency=agg) as context:
-        pytorch.Trainer(Trial(context), context).fit(
-            max_length=pytorch.Batch(batches), checkpoint_policy="none", reporting_period=pytorch.Batch(100)
+        pytorch.Trainer(Trial(context, turns), context).fit(
+            max_length=pytorch.Batch(batches), checkpoint_policy="none", reporting_period=pytorch.Batch(TURN)
         )
-
-
-def cpu_seconds(work: Callable[[int, int], None], batches: int, agg: int) -> float:
-    """CPU time of all ranks together."""
-    torch.distributed.barrier()
-    started = time.process_time()
-    work(batches, agg)
-    spent = torch.tensor(time.process_time() - started)
+    spent = torch.tensor(turns.medians()) / TURN / 1e3
     torch.distributed.all_reduce(spent)
-    return float(spent)
-
-
-def compare(agg: int, args: argparse.Namespace) -> list[str]:
-    """A row: CPU time per batch and rank of both, without what starting and ending costs, and their ratio."""
-    spent: dict[Any, list[float]] = {}
-    ratios = []
-    for _ in range(args.rounds):
-        for side in (by_trainer, by_hand):
-            for batches in (args.batches // 10, args.batches):
-                spent.setdefault((side, batches), []).append(cpu_seconds(side, batches, agg))
-        ratios.append(_per_batch(spent, by_trainer, args, -1) / _per_batch(spent, by_hand, args, -1))
-    ours, theirs = (_per_batch(spent, side, args) for side in (by_trainer, by_hand))
+    ours, theirs = (spent / torch.distributed.get_world_size()).tolist()
     name = "every batch steps" if agg == 1 else f"aggregation {agg}"
-    spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
-    return [name, f"{ours:.0f} µs", f"{theirs:.0f} µs", f"{ours / theirs:.2f}x", spread]
-
-
-def _per_batch(spent: dict[Any, list[float]], side: Any, args: argparse.Namespace, round: int | None = None) -> float:
-    """Microseconds per batch and rank in one round, or in the least disturbed runs of all."""
-    short, long = (
-        min(runs) if round is None else runs[round]
-        for runs in (spent[side, args.batches // 10], spent[side, args.batches])
-    )
-    return (long - short) / (args.batches * 0.9) / torch.distributed.get_world_size() * 1e6
+    return [name, f"{ours:.0f} µs", f"{theirs:.0f} µs", f"{ours / theirs:.2f}x"]
 
 
 def rank(args: argparse.Namespace) -> None:
@@ -149,12 +119,10 @@ def rank(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
     torch.distributed.init_process_group("gloo")
-    by_trainer(100, 1)
-    by_hand(100, 1)
-    rows = [compare(agg, args) for agg in (1, 4)]
+    rows = [compare(agg, args.batches) for agg in (1, 4)]
     if torch.distributed.get_rank() == 0:
         title = f"{FEATURES}-{HIDDEN}-2 MLP, batch {BATCH_SIZE}, SGD, two ranks, report every 100"
-        table = Table("CPU time per batch and rank", "Trainer.fit", "by hand", "ratio", "range", title=title)
+        table = Table("CPU time per batch and rank", "Trainer.fit", "by hand", "ratio", title=title)
         for row in rows:
             table.add_row(*row)
         Console(width=100).print(table)
@@ -163,8 +131,7 @@ def rank(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batches", type=int, default=4_000, help="batches per run (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="pairs of runs (default: %(default)s)")
+    parser.add_argument("--batches", type=int, default=12_000, help="batches of each side (default: %(default)s)")
     args = parser.parse_args()
     if "RANK" in os.environ:
         rank(args)

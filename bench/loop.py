@@ -10,10 +10,8 @@ counted, and what our background threads use (measured over the whole run) is ad
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from torch import nn
+from turns import Turns
 
 os.environ.setdefault("DET_HOME", tempfile.mkdtemp(prefix="determined-bench-"))
 os.environ.setdefault("DET_PROGRESS", "off")
@@ -89,28 +88,6 @@ def validate_by_hand(batches: int) -> Iterator[None]:
                 yield
 
 
-@dataclasses.dataclass
-class Turns:
-    """Lets the other side run for a turn, and keeps what both took, in nanoseconds of this thread."""
-
-    other: Iterator[None]
-    mine: list[int] = dataclasses.field(default_factory=list)
-    theirs: list[int] = dataclasses.field(default_factory=list)
-    since: int | None = None
-
-    def switch(self) -> None:
-        self.pause()
-        started = time.thread_time_ns()
-        next(self.other)
-        self.since = time.thread_time_ns()
-        self.theirs.append(self.since - started)
-
-    def pause(self) -> None:
-        if self.since is not None:
-            self.mine.append(time.thread_time_ns() - self.since)
-        self.since = None
-
-
 class WholeValidations(pytorch.PyTorchCallback):
     """What begins and ends a validation counts; the training between two of them does not."""
 
@@ -166,34 +143,30 @@ def train(batches: int, metrics: int) -> list[str]:
     """A row of the table: training."""
     turns = Turns(train_by_hand(metrics))
     with pytorch.init(seed=0) as context:
-        before = time.process_time_ns() - time.thread_time_ns()
         pytorch.Trainer(Trial(context, turns, metrics), context).fit(
             max_length=pytorch.Batch(batches), checkpoint_policy="none", reporting_period=pytorch.Batch(TURN)
         )
-    behind = time.process_time_ns() - time.thread_time_ns() - before
-    return row(f"training, {metrics} metric{'s'[: metrics - 1]}", turns, behind / batches)
+    return row(f"training, {metrics} metric{'s'[: metrics - 1]}", turns)
 
 
 def validate(batches: int, rounds: int) -> list[str]:
     """A row of the table: whole validations, one after each batch."""
-    turns: Any = Turns(validate_by_hand(batches))
+    turns = Turns(validate_by_hand(batches))
     with pytorch.init(seed=0) as context:
-        before = time.process_time_ns() - time.thread_time_ns()
         pytorch.Trainer(Trial(context, turns, batches=batches), context).fit(
             max_length=pytorch.Batch(rounds), checkpoint_policy="none", validation_period=pytorch.Batch(1)
         )
-    behind = time.process_time_ns() - time.thread_time_ns() - before
     count = batches // TURN
     turns.mine = [sum(turns.mine[i : i + count + 1]) / count for i in range(0, len(turns.mine), count + 1)]
     turns.theirs = [sum(turns.theirs[i : i + count]) / count for i in range(0, len(turns.theirs), count)]
-    return row("validation, 3 metrics", turns, behind / batches / rounds)
+    return row("validation, 3 metrics", turns)
 
 
-def row(name: str, turns: Turns, behind: float) -> list[str]:
-    """CPU time per batch of both, and their ratio; `behind` is what background threads took per batch of ours."""
-    warm = len(turns.theirs) // 10
-    mine = statistics.median(turns.mine[warm:]) / TURN + behind
-    theirs = statistics.median(turns.theirs[warm:]) / TURN
+def row(name: str, turns: Turns) -> list[str]:
+    """CPU time per batch of both, and their ratio."""
+    mine, theirs = (median / TURN for median in turns.medians())
+    behind = turns.behind() / TURN
+    mine += behind
     return [name, f"{mine / 1e3:.1f} µs", f"{behind / 1e3:.1f} µs", f"{theirs / 1e3:.1f} µs", f"{mine / theirs:.2f}x"]
 
 

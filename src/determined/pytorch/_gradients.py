@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -62,7 +61,7 @@ class Gradients:
             elif self.aggregation_frequency > 1:
                 logger.warning(
                     "wrap_model(static_graph=True) with aggregation_frequency=%d: torch wants to see a whole exchange "
-                    "first, so ranks exchange gradients in every batch. Leave static_graph out to do it once per group.",
+                    "first, so ranks exchange gradients in every batch. Leave static_graph out to do it once a group.",
                     self.aggregation_frequency,
                 )
             for entry in self._registered.values():
@@ -91,13 +90,9 @@ class Gradients:
         """Whether `accumulating()` makes a difference: there are several ranks and batches per update."""
         return self.aggregation_frequency > 1 and bool(self._sparing)
 
-    @contextlib.contextmanager
-    def accumulating(self) -> Iterator[None]:
-        """Keep gradients on their ranks; around forward and backward, as DDP decides in the forward pass."""
-        with contextlib.ExitStack() as stack:
-            for model in self._sparing:
-                stack.enter_context(model.no_sync())
-            yield
+    def accumulating(self) -> _Accumulating:
+        """Keeps gradients on their ranks; for forward and backward, as DDP decides in the forward pass."""
+        return _Accumulating(self._sparing)
 
     def backward(
         self, loss: torch.Tensor, gradient: torch.Tensor | None, retain_graph: bool, create_graph: bool
@@ -224,6 +219,21 @@ class Gradients:
         for model in self._distributed:
             if any(id(parameter) in trained for parameter in model.parameters()):
                 _ddp.compress(model, entry.compression)
+
+
+class _Accumulating:
+    """`no_sync()` of several models. It can be entered again and again, so that a batch costs two flags."""
+
+    def __init__(self, models: Sequence[DistributedDataParallel]) -> None:
+        self._models = models
+
+    def __enter__(self) -> None:
+        for model in self._models:
+            model.require_backward_grad_sync = False
+
+    def __exit__(self, *_: object) -> None:
+        for model in self._models:
+            model.require_backward_grad_sync = True
 
 
 def average_waiting(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

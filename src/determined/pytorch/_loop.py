@@ -78,7 +78,7 @@ def train_window(fit: Fit) -> None:
     trial, context, progress, stream, position = fit.trial, fit.context, fit.progress, fit.stream, fit.context.position
     train_batch, add = trial.train_batch, fit.window.add
     to_device = context.to_device if context.auto_to_device else None
-    accumulating = context.gradients.accumulating if fit.spares_communication else None
+    accumulating = context.gradients.accumulating() if fit.spares_communication else None
     is_update, profiler, finish_batch = context.gradients.is_update, context.profiler, fit.finish_batch
     should_preempt, batch_length = fit.core.preempt.should_preempt, _batch_length(fit)
     stop_at, stops_at_epochs = fit.plan.next_stop(progress.batches_trained), fit.plan.stops_at_epochs
@@ -93,7 +93,7 @@ def train_window(fit: Fit) -> None:
         if to_device is not None:
             batch = to_device(batch)
         if accumulating is not None and not is_update(batch_idx):
-            with accumulating():
+            with accumulating:
                 result = train_batch(batch=batch, epoch_idx=position.epoch_idx, batch_idx=batch_idx)
         else:
             result = train_batch(batch=batch, epoch_idx=position.epoch_idx, batch_idx=batch_idx)
@@ -234,11 +234,7 @@ def sync_events(fit: Fit) -> None:
 
 def stop_requested(fit: Fit) -> bool:
     """Whether any rank wants to leave: preempted, or asked to by user code. Collective."""
-    asked = fit.core.preempt.should_preempt(at_once=True)
-    wants = fit.context.get_stop_requested()
-    if fit.context.distributed.size > 1:
-        wants = any(fit.context.distributed.allgather(wants))
-    return asked or wants
+    return fit.core.preempt._anybody_stops(fit.context.get_stop_requested())
 
 
 def _batch_length(fit: Fit) -> Any:

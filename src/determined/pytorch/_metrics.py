@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from determined import errors
+from determined.core._values import BatchColumns
 from determined.pytorch._columns import Column, Rows, described
 from determined.pytorch._reducer import Reducer, _PyTorchReducerContext, exchange
-from determined.pytorch._sums import combine, divide, to_numpy
+from determined.pytorch._sums import Array, combine, divide, to_numpy
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -295,24 +296,32 @@ def _first(reasons: Iterable[str | None]) -> str | None:
     return next((reason for reason in reasons if reason), None)
 
 
-def _mean_rows(names: Iterable[str], parts: list[_Part], batches: int) -> list[dict[str, Any]]:
+def _mean_rows(names: Iterable[str], parts: list[_Part], batches: int) -> Sequence[dict[str, Any]]:
     """The mean over ranks of each batch that every rank has kept."""
     start = max(
         (part.batches - len(column.means) for part in parts for column in part.columns.values()), default=batches
     )
-    rows: list[dict[str, Any]] = [{} for _ in range(start, batches)]
+    means: dict[str, tuple[Array, Array]] = {}
     for name in names:
-        columns = [(part.batches, part.columns[name]) for part in parts if name in part.columns]
-        total, count = np.zeros(len(rows)), np.zeros(len(rows))
+        total, count = np.zeros(batches - start), np.zeros(batches - start)
         with np.errstate(invalid="ignore", divide="ignore"):  # no rank has it; infinities of both signs
-            for end, column in columns:
-                if kept := end - start:
-                    total[:kept] += column.means[-kept:]
-                    count[:kept] += column.known[-kept:]
-            means = total / count
-        for row, mean, known in zip(rows, means, count > 0, strict=True):
-            row[name] = (np.asarray(mean) if columns[0][1].is_array else float(mean)) if known else None
-    return rows
+            for part in parts:
+                if name in part.columns and (kept := part.batches - start):
+                    total[:kept] += part.columns[name].means[-kept:]
+                    count[:kept] += part.columns[name].known[-kept:]
+            means[name] = (total / count, count > 0)
+    arrays = {name: _column(name, parts)[0].is_array for name in names}
+
+    def rows() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = [{} for _ in range(start, batches)]
+        for name, (column, known) in means.items():
+            for row, mean, is_known in zip(found, column, known, strict=True):
+                row[name] = (np.asarray(mean) if arrays[name] else float(mean)) if is_known else None
+        return found
+
+    if batches > start and means and all(known.all() for _, known in means.values()):
+        return BatchColumns({name: column for name, (column, _) in means.items()}, rows)
+    return rows()
 
 
 def _agreed_names(parts: list[_Part]) -> list[str]:
