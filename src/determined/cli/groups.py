@@ -62,7 +62,7 @@ class Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """All names, in the order they were written down."""
-        return [*self.commands, *(name for name in self._late if name not in self.commands)]
+        return [*(name for name in self.commands if name not in self._late), *self._late]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The command of this name or alias, imported if it was not yet."""
@@ -98,7 +98,7 @@ class Group(click.Group):
         for alias, name in self._aliases.items():
             shorter.setdefault(name, []).append(alias)
         rows = []
-        for name in [*self._late, *(name for name in self.commands if name not in self._late)]:
+        for name in [*(name for name in self.commands if name not in self._late), *self._late]:
             if name in self._late:
                 about = self._late[name].about
             elif self.commands[name].hidden:

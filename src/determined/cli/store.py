@@ -24,10 +24,11 @@ def info(form: str) -> None:
     found = connect().store.info()
     if form == "json":
         show_json(found)
-    else:
-        Table(
-            [Column("Fact"), Column("Value")], [(name.replace("_", " "), value) for name, value in found.items()]
-        ).show(form)
+        return
+    counts = found.pop("counts")
+    rows = [*found.items(), *((name.replace("_", " "), count) for name, count in counts.items())]
+    shown = [(name, size(value) if name == "size" and form == "table" else str(value)) for name, value in rows]
+    Table([Column("Fact"), Column("Value")], shown).show(form)
 
 
 @store.verb("check")
