@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,7 +13,7 @@ from determined import errors
 from determined.core import _metrics
 from determined.core._link import NullLink
 from determined.core._metrics import Shipper
-from determined.store.messages import StatusReport
+from determined.store.messages import Report, StatusReport
 from tests.fakes import MemoryLink
 
 
@@ -145,3 +146,67 @@ def test_a_closed_shipper_says_where_reports_belong() -> None:
     shipper.close()
     with pytest.raises(RuntimeError, match="inside the `with"):
         shipper.put(StatusReport("late"))
+
+
+class KeepingLink(MemoryLink):
+    """Puts aside what it is asked to, and counts signs of life."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aside: list[Report] = []
+        self.beats = 0
+
+    def keep(self, reports: Sequence[Report]) -> bool:
+        self.aside.extend(reports)
+        return True
+
+    def beat(self) -> None:
+        self.beats += 1
+
+
+def test_what_waits_too_long_is_put_aside(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Decision 4: with the link away for long, reports leave memory, in order, and none is lost."""
+    monkeypatch.setattr(_metrics, "KEPT_REPORTS", 50)
+    monkeypatch.setattr(_metrics, "RETRY_SECONDS", (0.001,))
+    monkeypatch.setattr(_metrics, "LAST_CHANCE_SECONDS", 0.05)
+    monkeypatch.setattr(_metrics, "LINGER_SECONDS", 0)
+    link = KeepingLink()
+    link.trouble = errors.LinkUnavailable("gone")
+    shipper = Shipper(link)
+    with caplog.at_level(logging.WARNING, "determined.core"):
+        for i in range(300):
+            shipper.put(StatusReport(str(i)))
+            while len(shipper._waiting) > 40:
+                time.sleep(0.001)
+        shipper.close()
+    assert [report.status for report in link.aside if isinstance(report, StatusReport)] == [str(i) for i in range(300)]
+    assert not any("lost" in record.getMessage() for record in caplog.records)
+    assert len([r for r in caplog.records if "the next run delivers them" in r.getMessage()]) == 1
+
+
+def test_an_idle_run_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4.13: a run with nothing to report gives a sign of life all the same."""
+    monkeypatch.setattr(_metrics, "BEAT_SECONDS", 0.01)
+    link = KeepingLink()
+    shipper = Shipper(link)
+    shipper.put(StatusReport("up"))
+    deadline = time.monotonic() + 10
+    while link.beats < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    shipper.close()
+    assert link.beats >= 3
+    assert said(link) == ["up"]
+
+
+def test_a_link_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Decision 4: the end of a run waits a bounded time for a link that neither delivers nor fails."""
+    monkeypatch.setattr(_metrics, "STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(_metrics, "NOTICE_SECONDS", 0.05)
+    link, is_over = MemoryLink(), threading.Event()
+    link.send = lambda _: (is_over.wait(), None)[1]  # type: ignore[method-assign]
+    shipper = Shipper(link)
+    shipper.put(StatusReport("one"))
+    with caplog.at_level(logging.WARNING, "determined.core"):
+        shipper.close()
+    is_over.set()
+    assert [record.getMessage() for record in caplog.records] == ["1 reports were lost: memory (it does not answer)."]
