@@ -154,6 +154,26 @@ def test_who_follows_misses_nothing(store: Store) -> None:
     assert sorted(seen) == sorted(f"{rank}-{number}" for rank in range(3) for number in range(20))
 
 
+def test_a_later_line_does_not_show_before_an_earlier_one(store: Store) -> None:
+    """Who writes second waits for who wrote first, or a reader that goes on by id would pass over the first."""
+    with store.write() as conn:
+        run = add_run(conn)
+
+    def write_second() -> None:
+        with store.write() as conn:
+            say(conn, run, "second", rank=1)
+
+    second = threading.Thread(target=write_second)
+    with store.write() as conn:
+        say(conn, run, "first")
+        second.start()
+        second.join(0.3)
+        assert second.is_alive()
+    second.join()
+    with store.read() as conn:
+        assert [row.text for row in logs.read(conn, run.trial_id)] == ["first", "second"]
+
+
 def test_expired_lines_go_and_trials_stay(store: Store) -> None:
     """Platform 4.11: only where a retention is set."""
     with store.write() as conn:
