@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from determined.core._record import RunDescription
 from determined.store import messages
-from determined.store.messages import Report
+from determined.store.messages import FitReport, Report
 
 ADOPTION_SECONDS = 10.0
 STILLBORN_SECONDS = 60.0
@@ -48,6 +48,8 @@ class Journal:
         self._doubts: collections.Counter[str] = collections.Counter()  # one may come and go before either is known
         self._whole = 0  # bytes of the file that are whole lines
         self.is_empty = True
+        self.fit: FitReport | None = None
+        """How training began: whoever adopts a checkpoint of ours has to know which trial it goes on with."""
 
     @property
     def path(self) -> Path:
@@ -56,7 +58,7 @@ class Journal:
 
     def keep(self, reports: Sequence[Report]) -> None:
         """Add reports to the file; OSError if that cannot be."""
-        lines = "".join(json.dumps(_as_json(report)) + "\n" for report in reports).encode()
+        lines = "".join(json.dumps(_as_json(report), default=list) + "\n" for report in reports).encode()
         self._open()
         with self.path.open("ab") as file:
             if file.tell() > self._whole:  # an earlier attempt, on a full disk, got only so far
@@ -114,7 +116,8 @@ class Journal:
         file = (self.directory / "run.json").open("wb")
         try:
             _lock(file)
-            file.write(json.dumps(dataclasses.asdict(self._description)).encode())
+            fit = None if self.fit is None else _as_json(self.fit)
+            file.write(json.dumps({"run": dataclasses.asdict(self._description), "fit": fit}).encode())
             file.flush()
         except BaseException:
             file.close()
@@ -129,6 +132,7 @@ class Remains:
     name: str
     directory: Path
     description: RunDescription
+    fit: FitReport | None = None
 
     def reports(self) -> list[Report]:
         """What it could not deliver."""
@@ -158,19 +162,25 @@ def left_behind(runs: Path) -> Iterator[Remains]:
     """What dead runs have left, one after the other. Each is ours alone while it is looked at."""
     with contextlib.suppress(OSError):
         for directory in sorted(path for path in runs.iterdir() if path.is_dir()):
-            with contextlib.suppress(OSError, ValueError, TypeError), (directory / "run.json").open("r+b") as file:
-                description = _read_description(file, directory)
-                _lock_dead(file, description)
+            with (
+                contextlib.suppress(OSError, ValueError, TypeError, KeyError),
+                (directory / "run.json").open("r+b") as file,
+            ):
+                found = _read(file, directory)
+                _lock_dead(file, found.description)
                 if (directory / "run.json").exists():  # else somebody else has looked after it meanwhile
-                    yield Remains(directory.name, directory, description)
+                    yield found
 
 
-def _read_description(file: IO[bytes], directory: Path) -> RunDescription:
+def _read(file: IO[bytes], directory: Path) -> Remains:
     text = file.read()
     if not text and time.time() - os.fstat(file.fileno()).st_mtime > STILLBORN_SECONDS:
         _lock(file)
         Remains(directory.name, directory, RunDescription("")).bury()  # it died before it had anything to say
-    return RunDescription(**json.loads(text))
+    told = json.loads(text)
+    fit = None if told["fit"] is None else _from_json(told["fit"])
+    assert fit is None or isinstance(fit, FitReport)
+    return Remains(directory.name, directory, RunDescription(**told["run"]), fit)
 
 
 def _lock_dead(file: IO[bytes], description: RunDescription) -> None:

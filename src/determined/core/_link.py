@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from determined._home import data_directory, make_data_directory
-from determined.store.messages import Report, Signal, now
+from determined.store.messages import FitReport, Report, Signal, now
 
 if TYPE_CHECKING:
     from determined.core._record import RunDescription
@@ -66,6 +66,9 @@ class Link(Protocol):
     def doubt(self, storage_id: str) -> None:
         """A checkpoint is about to come or go. If no report says so in the end, somebody should look. Quick."""
 
+    def begin_fit(self, fit: FitReport) -> None:
+        """Training begins so. The report comes too; this is for whoever finds what a dead run has left. Quick."""
+
     def beat(self) -> None:
         """Nothing to report, but still here."""
 
@@ -104,6 +107,9 @@ class NullLink:
         return False
 
     def doubt(self, storage_id: str) -> None:
+        pass
+
+    def begin_fit(self, fit: FitReport) -> None:
         pass
 
     def beat(self) -> None:

@@ -328,6 +328,7 @@ def adopt(
     description: RunDescription,
     reports: Sequence[Report],
     stored: dict[str, CheckpointReport],
+    fit: FitReport | None = None,
 ) -> None:
     """Deliver what a run could not deliver itself before it died.
 
@@ -337,23 +338,25 @@ def adopt(
         description: What it had said about itself.
         reports: What it had wanted to say.
         stored: Of the checkpoints in doubt: what is the case now.
+        fit: How its training began, which it may not have delivered either.
     """
     known = runs.last_life(conn, run.name)
     if known is None and not reports and all(report.state != "COMPLETED" for report in stored.values()):
         return
     standing = begin(conn, run, description) if known is None else Standing(known, _is_managed(conn, known))
+    trials.settle(conn)  # the dead are no longer running, so they can be continued
     try:
         attempts.check_current(conn, standing.attempt)
     except errors.StaleAttempt:  # its trial was continued meanwhile, and what it had to say is out of date
         newest = attempts.of_trial(conn, standing.attempt.trial_id)[-1]
         standing = dataclasses.replace(standing, attempt=_as_attempt(newest))
     else:
-        standing = deliver(conn, run, description, standing, reports)
+        begun = [] if fit is None or any(isinstance(report, FitReport) for report in reports) else [fit]
+        standing = deliver(conn, run, description, standing, [*begun, *reports])
     for report in stored.values():
         if report.state == "COMPLETED" or checkpoint_owner(conn, report.storage_id) is not None:
             checkpoints.record(conn, standing.attempt, _with_steps(report, standing), description.storage)
-    if known is None:
-        trials.settle(conn)
+    trials.settle(conn)
 
 
 # The past.

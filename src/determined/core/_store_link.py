@@ -16,7 +16,7 @@ from determined import artifacts, errors
 from determined.core._journal import Journal, Remains, left_behind
 from determined.core._link import Attached, History, Run
 from determined.core._record import RunDescription
-from determined.store.messages import CheckpointReport, LogLine, Report, Signal
+from determined.store.messages import CheckpointReport, FitReport, LogLine, Report, Signal
 
 if TYPE_CHECKING:
     from determined.core import _recording
@@ -113,6 +113,9 @@ class StoreLink:
             self._journal.doubt(storage_id)
         except OSError as failed:
             logger.debug("Checkpoint %s comes or goes without a note: %s", storage_id, failed)
+
+    def begin_fit(self, fit: FitReport) -> None:
+        self._journal.fit = self._journal.fit or fit
 
     def _write(self, store: Store, reports: Sequence[Report]) -> None:
         """All of them in one transaction; if one is refused, each in its own, so that the others arrive."""
@@ -325,7 +328,7 @@ def _adopt(store: Store, run: Run, remains: Remains) -> None:
     reports = remains.reports()
     stored = _look_at(remains.description, remains.in_doubt())
     with store.write() as conn:
-        _recording.adopt(conn, run, remains.description, reports, stored)
+        _recording.adopt(conn, run, remains.description, reports, stored, remains.fit)
     remains.bury()
     lines = sum(isinstance(report, LogLine) for report in reports)
     logger.info("Run %s: %d reports and %d lines are delivered late.", run.name, len(reports) - lines, lines)

@@ -152,7 +152,9 @@ class TrainContext:
             continues: Its counters go on, rather than only its weights being taken over.
         """
         if self._is_chief:
-            self._shipper.put(FitReport(steps_completed, storage_id, continues))
+            fit = FitReport(steps_completed, storage_id, continues)
+            self._link.begin_fit(fit)
+            self._shipper.put(fit)
 
     def best_before(self, storage_id: str) -> float | None:
         """The best value of the searcher metric when a checkpoint was saved; None if there is no telling."""

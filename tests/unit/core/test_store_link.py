@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import platform
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -391,6 +392,26 @@ def test_a_published_checkpoint_is_adopted(open_link: Opener, store_place: str, 
     }
     assert found == {"deleted": ("DELETED", 3, 1), there: ("COMPLETED", 4, 1)}
     assert not link._journal.directory.exists()
+
+
+@pytest.mark.parametrize("was_begun", [False, True])
+def test_what_is_adopted_goes_to_the_trial_that_it_continues(
+    open_link: Opener, store_place: str, storage: dict[str, Any], who: RunDescription, was_begun: bool
+) -> None:
+    """Issue 6: killed before it could say that it continues a trial, what a run has saved is still of that trial."""
+    open_link().send([loss(1, 1.0), saved("c1", 1), RunStateReport("ERROR")])
+    dead = dataclasses.replace(who, host=platform.node(), pid=2**22 + 1)  # no such process
+    with dying(open_link(dead)) as link:
+        if was_begun:
+            link.send([RunStateReport("RUNNING")])
+        link.begin_fit(FitReport(1, "c1", continues=True))
+        there = publish(storage)
+        link.doubt(there)
+    open_link().send([RunStateReport("RUNNING")])
+    owners = {row["uuid"]: row["trial_id"] for row in records.table("checkpoints", store_place)}
+    assert owners == {"c1": 1, there: 1}
+    first, _ = records.table("trials", store_place)
+    assert (first["attempt"], first["state"]) == (2, "ERROR")
 
 
 def test_a_checkpoint_is_adopted_after_its_trial_was_continued(
