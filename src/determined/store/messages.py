@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+from collections.abc import Sequence
 
 from determined._types import Json
 
@@ -21,6 +22,10 @@ class Report:
     time: datetime.datetime = dataclasses.field(default_factory=now, kw_only=True)
 
 
+Batches = list[dict[str, Json]] | dict[str, Sequence[Json]]
+"""Metrics of single batches: a dict for each, or for each name a list or an `array.array`."""
+
+
 @dataclasses.dataclass(frozen=True)
 class MetricReport(Report):
     """Metrics of one group at one step; `steps_completed` is None for samples that belong to no step."""
@@ -28,7 +33,7 @@ class MetricReport(Report):
     group: str
     metrics: dict[str, Json]
     steps_completed: int | None = None
-    batch_metrics: list[dict[str, Json]] | dict[str, list[Json]] | None = None  # a dict per batch, or a list per name
+    batch_metrics: Batches | None = None
 
     def batches(self) -> list[dict[str, Json]]:
         """The metrics of each batch, however they came."""

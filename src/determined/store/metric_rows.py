@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import sqlalchemy as sa
 
 from determined import errors
 from determined._types import Json
-from determined.store import values
+from determined.store import batches, values
 from determined.store.messages import MetricReport
 from determined.store.rows import chunks
 from determined.store.schema import metric_series, metrics
@@ -97,11 +96,11 @@ def sort(
             samples.append((report, body))
             continue
         place = (report.group, report.steps_completed)
-        batches = pack(report.batch_metrics)
+        packed = batches.pack(report.batch_metrics)
         if place in rows:
-            rows[place].merge(place, body, batches)
+            rows[place].merge(place, body, packed)
         else:
-            rows[place] = ReportRow(report.time, body, body, batches)
+            rows[place] = ReportRow(report.time, body, body, packed)
     return rows, samples
 
 
@@ -154,7 +153,7 @@ def write(
             "steps": None,
             "report_time": report.time,
             "body": values.dump(body),
-            "batch_metrics": pack(report.batch_metrics),
+            "batch_metrics": batches.pack(report.batch_metrics),
         }
         for report, body in samples
     ]
@@ -180,13 +179,3 @@ def fresh(
 
 def _same(one: Json, other: Json) -> bool:
     return one == other or values.dump(one) == values.dump(other)  # NaN is the same as NaN here
-
-
-def pack(batches: list[dict[str, Json]] | dict[str, list[Json]] | None) -> bytes | None:
-    return zlib.compress(values.dump(batches).encode(), 1) if batches else None
-
-
-def unpack(packed: bytes | None) -> list[dict[str, Json]] | None:
-    if packed is None:
-        return None
-    return MetricReport("", {}, batch_metrics=values.load(zlib.decompress(packed))).batches()

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from determined import errors
 from determined._types import Json
-from determined.store import metric_rows, summary, validations, values
+from determined.store import batches, metric_rows, summary, validations, values
 from determined.store import rows as row_tools
 from determined.store.messages import MetricReport
 from determined.store.metric_rules import Rules
@@ -189,9 +189,9 @@ def rows(
         query = query.order_by(metrics.c.steps.nulls_first(), metrics.c.id)
         with conn.execute(query.execution_options(yield_per=PAGE)) as result:
             for row in result:
-                batches = metric_rows.unpack(row.batch_metrics) if with_batches else None
+                single = batches.unpack(row.batch_metrics) if with_batches else None
                 place = (row.trial_id, row.attempt, row.metric_group, row.steps, row.report_time)
-                yield MetricRow(*place, values.load(row.body), batches)
+                yield MetricRow(*place, values.load(row.body), single)
 
 
 def names(

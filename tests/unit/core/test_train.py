@@ -1,6 +1,6 @@
 """TrainContext: what is reported arrives, what cannot be reported is refused at the call."""
 
-from __future__ import annotations
+from __future__ import array
 
 import logging
 from pathlib import Path
@@ -176,10 +176,10 @@ def test_status_is_sent() -> None:
 
 
 def test_batches_may_come_as_columns() -> None:
-    """Decision 7: columns are sent as a list per name, and read as a dict per batch by whoever wants that."""
+    """Decision 7: columns are sent as an array per name, and read as a dict per batch by whoever wants that."""
     case = Reporting()
     columns = BatchColumns({"loss": np.array([1.0, 2.0])}, lambda: [{"loss": 1.0}, {"loss": 2.0}])
     case.train.report_training_metrics(2, {"loss": 1.5}, columns)
     (report,) = case.finish().of(MetricReport)
-    assert report.batch_metrics == {"loss": [1.0, 2.0]}
+    assert report.batch_metrics == {"loss": array.array("d", [1.0, 2.0])}
     assert report.batches() == [{"loss": 1.0}, {"loss": 2.0}]
