@@ -1,7 +1,8 @@
 """TrainContext: what is reported arrives, what cannot be reported is refused at the call."""
 
-from __future__ import array
+from __future__ import annotations
 
+import array
 import logging
 from pathlib import Path
 
