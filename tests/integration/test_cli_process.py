@@ -75,6 +75,14 @@ def test_a_log_is_followed_until_its_trial_ends(history: History) -> None:
     assert out.rstrip().endswith("|| last")
 
 
+def test_following_ends_with_a_run_that_was_asked_to_stop(history: History) -> None:
+    """A plain run that checkpointed and left is paused: nobody starts it again by itself, so that is all."""
+    run = history.run("stopped", state="PAUSED", lines=["saved"])
+    code, out, _ = finish(start("t", "logs", "-f", run.trial_id))
+    assert code == 0
+    assert out.rstrip().endswith("|| saved")
+
+
 def test_reads_need_nobody_else(history: History) -> None:
     """P-91: with no controller and no server running, `e list`, `t describe` and `t logs` work."""
     run = history.run("one", lines=["hello"], validation={10: 0.5})

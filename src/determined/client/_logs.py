@@ -12,6 +12,8 @@ from determined.client._enums import LogLevel
 from determined.client._session import Session
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from determined.store.logs import LogFilter, LogRow
     from determined.store.trials import TrialRow
 
@@ -136,24 +138,39 @@ def read(session: Session, trial_id: int, which: LogFilter, *, head: int | None,
 def follow(
     session: Session, trial_id: int, which: LogFilter, *, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[LogRow]:
-    """All lines, also those to come; ends when the trial has ended and everything was told."""
-    from determined.store import experiments, logs, trials
+    """All lines, also those to come; ends when the trial has ended, or left for now, and everything was told."""
+    from determined.store import logs, trials
 
     after = 0
     while True:
         with session.read() as conn:
-            trial = trials.get(conn, trial_id)
+            left_at = _left_at(conn, trials.get(conn, trial_id))
             found = logs.read(conn, trial_id, which, after_id=after, limit=PAGE)
         yield from found
         if found:
             after = found[-1].id
-        elif trial.state in experiments.TERMINAL and _is_drained(trial):
+        elif left_at is not None and _is_drained(left_at):
             return
         if len(found) < PAGE:
-            sleep(POLL_SECONDS if not found or trial.state not in experiments.TERMINAL else 0)
+            sleep(POLL_SECONDS if not found or left_at is None else 0)
 
 
-def _is_drained(trial: TrialRow) -> bool:
+def _left_at(conn: sa.Connection, trial: TrialRow) -> datetime.datetime | None:
+    """When its processes were gone for good; None while they run, or may be started again without anybody's doing.
+
+    A run of `python train.py` that was asked to stop is paused, and only its user can start it again.
+    """
+    from determined.store import attempts, experiments
+
+    if trial.state in experiments.TERMINAL:
+        return trial.end_time or trial.start_time
+    if trial.state != "PAUSED" or not experiments.get(conn, trial.experiment_id).unmanaged:
+        return None
+    launches = attempts.of_trial(conn, trial.id)
+    return launches[-1].end_time if launches else None
+
+
+def _is_drained(left_at: datetime.datetime) -> bool:
     """Whether no line can be on its way any more: other ranks may deliver theirs a moment after the end."""
     now = datetime.datetime.now(datetime.timezone.utc)
-    return trial.end_time is None or (now - trial.end_time).total_seconds() > DRAIN_SECONDS
+    return (now - left_at).total_seconds() > DRAIN_SECONDS
