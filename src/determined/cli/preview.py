@@ -169,4 +169,4 @@ def _method(searcher: dict[str, Any], config: str) -> Any:
         return None
     from determined.experiment.search import custom
 
-    return custom.load({**searcher, "class": searcher.get("class") or searcher.get("method")}, Path(config).parent)
+    return custom.load(searcher, Path(config).parent)

@@ -15,7 +15,9 @@ from determined.experiment.search.operations import SearchMethod as OlderSearchM
 
 
 def load(searcher: Mapping[str, Any], directory: os.PathLike[str] | str) -> SearchMethod:
-    """The method of a `name: custom` search: `class` names it, `args` are its keyword arguments.
+    """The method of a `name: custom` search: `method` names it, `args` are its keyword arguments.
+
+    In the file it may also be called `class` or `entrypoint`.
 
     The module is imported from the context directory; it may import its neighbours at its top, not inside functions.
 
@@ -24,16 +26,16 @@ def load(searcher: Mapping[str, Any], directory: os.PathLike[str] | str) -> Sear
         directory: The context directory, which holds the user's code.
 
     Raises:
-        SearchError: `class` does not name a search method, or the class does not take `args`.
+        SearchError: `method` does not name a search method, or the class does not take `args`.
 
     Example::
 
-        # searcher: {name: custom, metric: loss, class: "my_search:FirstGood", args: {threshold: 0.1}}
+        # searcher: {name: custom, metric: loss, method: "my_search:FirstGood", args: {threshold: 0.1}}
         Searcher(searcher, space, seed, custom=load(searcher, context_directory))
     """
-    named = searcher.get("class") or searcher.get("entrypoint")
+    named = searcher.get("method") or searcher.get("class") or searcher.get("entrypoint")
     if not isinstance(named, str) or named.count(":") != 1 or not all(named.split(":")):
-        raise errors.SearchError(f"searcher.class is {named!r}; expected module:Class, for example my_search:MySearch.")
+        raise errors.SearchError(f"searcher.method is {named!r}; expected module:Class, as in my_search:MySearch.")
     module_name, class_name = named.split(":")
     with import_from_path(directory):
         try:
@@ -42,7 +44,7 @@ def load(searcher: Mapping[str, Any], directory: os.PathLike[str] | str) -> Sear
             if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
                 raise  # the module is there; what it imports is not
             raise errors.SearchError(
-                f"searcher.class is {named!r}, but {directory} has no module {module_name!r}. "
+                f"searcher.method is {named!r}, but {directory} has no module {module_name!r}. "
                 "Put it next to the experiment's other code."
             ) from error
         return adopt(_made(module, class_name, named, searcher.get("args") or {}), searcher.get("unit"))
@@ -70,7 +72,7 @@ def _made(module: object, class_name: str, named: str, arguments: Mapping[str, A
     for name in class_name.split("."):
         kind = getattr(kind, name, None)
     if not isinstance(kind, type):
-        raise errors.SearchError(f"searcher.class is {named!r}, but that module has no class {class_name!r}.")
+        raise errors.SearchError(f"searcher.method is {named!r}, but that module has no class {class_name!r}.")
     try:
         return kind(**arguments)
     except TypeError as error:
