@@ -45,6 +45,6 @@ class Turns:
         return statistics.median(self.mine[warm:]), statistics.median(self.theirs[warm:])
 
     def behind(self) -> float:
-        """What other threads of this process took per turn, without the first tenth, when they import what they need."""
+        """What other threads of this process took per turn, without the first tenth, when they import things."""
         warm = len(self.background) // 10
         return (self.background[-1] - self.background[warm]) / max(len(self.background) - warm - 1, 1)

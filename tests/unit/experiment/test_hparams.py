@@ -123,7 +123,7 @@ class TestDeclarations:
         assert space({"x": ranged("int", 0, 2, count=None)}).effective() == {"x": ranged("int", 0, 2)}
 
     def test_the_effective_form_is_explicit(self) -> None:
-        """2.1: the effective config writes every implicit constant as `{type: const, val: X}`; it reads back the same."""
+        """2.1: the effective config writes implicit constants as `{type: const, val: X}`; it reads back the same."""
         declared = {"a": 1, "b": [1, 2], "c": None, "d": {"e": "x", "f": {}}, **TABLE}
         effective = space(declared).effective()
         assert effective["a"] == {"type": "const", "val": 1}
