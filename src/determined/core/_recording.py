@@ -354,7 +354,8 @@ def adopt(
         begun = [] if fit is None or any(isinstance(report, FitReport) for report in reports) else [fit]
         standing = deliver(conn, run, description, standing, [*begun, *reports])
     for report in stored.values():
-        if report.state == "COMPLETED" or checkpoint_owner(conn, report.storage_id) is not None:
+        is_known = checkpoint_owner(conn, report.storage_id) is not None
+        if is_known != (report.state == "COMPLETED"):  # one that came unseen, or went unseen
             checkpoints.record(conn, standing.attempt, _with_steps(report, standing), description.storage)
     trials.settle(conn)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import datetime
 import math
 import os
@@ -35,12 +36,14 @@ def test_reports_come_back_as_they_were(journal: Journal) -> None:
         LogLine("text with \\ and \u2028 and \x00", "stdout", 1),
     ]
     journal.keep(reports)
-    journal.keep([MetricReport("training", {"loss": math.nan, "up": math.inf}, 4)])
+    columns = {"loss": array.array("d", [0.5, 0.25])}
+    journal.keep([MetricReport("training", {"loss": math.nan, "up": math.inf}, 4, columns)])
     *first, last = journal.waiting()
     assert first == reports
     assert isinstance(last, MetricReport)
     assert math.isnan(float(str(last.metrics["loss"])))
     assert last.metrics["up"] == math.inf
+    assert last.batches() == [{"loss": 0.5}, {"loss": 0.25}]
     journal.delivered()
     assert journal.waiting() == []
     journal.close()

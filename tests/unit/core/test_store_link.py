@@ -380,17 +380,24 @@ def test_kept_reports_go_first_when_the_store_is_back(open_link: Opener, store_p
 def test_a_published_checkpoint_is_adopted(open_link: Opener, store_place: str, storage: dict[str, Any]) -> None:
     """Issue 6: killed between publishing and recording, a checkpoint is recorded by the next run; one that was being
     deleted is recorded as gone; one that was never there is not recorded."""
+    anothers = publish(storage)
+    open_link().send([saved(anothers, 1)])
     with dying(open_link()) as link:
         link.send([RunStateReport("RUNNING"), saved("deleted", 3)])
         link.doubt("deleted")
         link.doubt("never")
         there = publish(storage)
         link.doubt(there)
+        link.doubt(anothers)  # about to be deleted, when the process died
     open_link().send([RunStateReport("RUNNING")])
     found = {
         row["uuid"]: (row["state"], row["steps"], row["trial_id"]) for row in records.table("checkpoints", store_place)
     }
-    assert found == {"deleted": ("DELETED", 3, 1), there: ("COMPLETED", 4, 1)}
+    assert found == {
+        anothers: ("COMPLETED", 1, 1),
+        "deleted": ("DELETED", 3, 2),
+        there: ("COMPLETED", 4, 2),
+    }
     assert not link._journal.directory.exists()
 
 
