@@ -278,7 +278,7 @@ def _begin_fit(conn: Connection, run: Run, description: RunDescription, standing
     if standing.is_managed:
         return standing
     attempt = standing.attempt
-    owner = None if fit.storage_id is None else checkpoint_owner(conn, fit.storage_id)
+    owner = None if fit.storage_id is None else runs.owner_of(conn, fit.storage_id)
     if fit.storage_id is not None and owner != attempt.trial_id:
         if owner is not None and fit.continues and standing.steps < 0 and _may_continue(conn, description, owner):
             try:
@@ -309,14 +309,6 @@ def _may_continue(conn: Connection, description: RunDescription, trial_id: int) 
         and trial.hparams == description.hparams
         and trial.state != "RUNNING"
     )
-
-
-def checkpoint_owner(conn: Connection, storage_id: str) -> int | None:
-    """The trial that a checkpoint is of; None if the store does not know it."""
-    try:
-        return checkpoints.get(conn, storage_id).trial_id
-    except errors.NotFound:
-        return None
 
 
 # What dead runs have left.
@@ -354,7 +346,7 @@ def adopt(
         begun = [] if fit is None or any(isinstance(report, FitReport) for report in reports) else [fit]
         standing = deliver(conn, run, description, standing, [*begun, *reports])
     for report in stored.values():
-        is_known = checkpoint_owner(conn, report.storage_id) is not None
+        is_known = runs.owner_of(conn, report.storage_id) is not None
         if is_known != (report.state == "COMPLETED"):  # one that came unseen, or went unseen
             checkpoints.record(conn, standing.attempt, _with_steps(report, standing), description.storage)
     trials.settle(conn)

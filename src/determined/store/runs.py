@@ -52,6 +52,11 @@ def recorded_uuids(conn: sa.Connection) -> set[str]:
     return set(conn.scalars(sa.select(checkpoints.c.uuid)))
 
 
+def owner_of(conn: sa.Connection, uuid: str) -> int | None:
+    """The trial that a checkpoint is of, hidden or not; None if the store does not know it."""
+    return conn.scalar(sa.select(checkpoints.c.trial_id).where(checkpoints.c.uuid == uuid))
+
+
 def last_life(conn: sa.Connection, run_name: str) -> Attempt | None:
     """The newest attempt that a process was: one that begins to train again is `<name>+2`, `<name>+3`, ..."""
     found, number = of_run(conn, run_name), 2
