@@ -332,8 +332,12 @@ def adopt(
         stored: Of the checkpoints in doubt: what is the case now.
         fit: How its training began, which it may not have delivered either.
     """
+    came = [report for report in stored.values() if report.state == "COMPLETED" and not _is_known(conn, report)]
+    went = [report for report in stored.values() if report.state != "COMPLETED" and _is_known(conn, report)]
+    for report in went:  # whoever's it was
+        checkpoints.set_state(conn, report.storage_id, report.state)
     known = runs.last_life(conn, run.name)
-    if known is None and not reports and all(report.state != "COMPLETED" for report in stored.values()):
+    if known is None and not reports and not came:
         return
     standing = begin(conn, run, description) if known is None else Standing(known, _is_managed(conn, known))
     trials.settle(conn)  # the dead are no longer running, so they can be continued
@@ -345,11 +349,13 @@ def adopt(
     else:
         begun = [] if fit is None or any(isinstance(report, FitReport) for report in reports) else [fit]
         standing = deliver(conn, run, description, standing, [*begun, *reports])
-    for report in stored.values():
-        is_known = runs.owner_of(conn, report.storage_id) is not None
-        if is_known != (report.state == "COMPLETED"):  # one that came unseen, or went unseen
-            checkpoints.record(conn, standing.attempt, _with_steps(report, standing), description.storage)
+    for report in came:
+        checkpoints.record(conn, standing.attempt, _with_steps(report, standing), description.storage)
     trials.settle(conn)
+
+
+def _is_known(conn: Connection, report: CheckpointReport) -> bool:
+    return runs.owner_of(conn, report.storage_id) is not None
 
 
 # The past.

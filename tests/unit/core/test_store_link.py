@@ -401,6 +401,17 @@ def test_a_published_checkpoint_is_adopted(open_link: Opener, store_place: str, 
     assert not link._journal.directory.exists()
 
 
+def test_a_deletion_is_adopted_from_a_run_that_nobody_knew(open_link: Opener, store_place: str) -> None:
+    """Issue 6: killed before it was recorded, a run may have deleted a checkpoint of another: that is known then."""
+    open_link().send([saved("gone", 1)])
+    with dying(open_link()) as link:
+        link.doubt("gone")
+    open_link().send([RunStateReport("RUNNING")])
+    (row,) = records.table("checkpoints", store_place)
+    assert row["state"] == "DELETED"
+    assert len(records.table("experiments", store_place)) == 2
+
+
 @pytest.mark.parametrize("was_begun", [False, True])
 def test_what_is_adopted_goes_to_the_trial_that_it_continues(
     open_link: Opener, store_place: str, storage: dict[str, Any], who: RunDescription, was_begun: bool
