@@ -17,7 +17,6 @@ import uuid
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from determined.store import values
 
@@ -61,9 +60,9 @@ class Words(sa.TypeDecorator[str]):
 
 
 # SQLite gives ids by itself only to a column that is INTEGER to the letter.
-Id = sa.BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
+Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Real: sa.Double[float] = sa.Double()
-Document = sa.JSON(none_as_null=True).with_variant(postgresql.JSON(none_as_null=True), "postgresql")
+Document = sa.JSON(none_as_null=True)
 
 metadata = sa.MetaData(
     naming_convention={

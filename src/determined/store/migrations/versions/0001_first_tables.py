@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql, sqlite
 
 revision = "0001"
 down_revision = None
@@ -17,8 +16,8 @@ depends_on = None
 
 # As they were then, whatever `schema.py` makes of them later.
 MOMENT = sa.DateTime(timezone=True).with_variant(sa.Text(), "sqlite")
-ID = sa.BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
-DOCUMENT = sa.JSON().with_variant(postgresql.JSON(), "postgresql")
+ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+DOCUMENT = sa.JSON()
 
 
 def upgrade() -> None:
