@@ -333,9 +333,7 @@ def adopt(
         fit: How its training began, which it may not have delivered either.
     """
     came = [report for report in stored.values() if report.state == "COMPLETED" and not _is_known(conn, report)]
-    went = [report for report in stored.values() if report.state != "COMPLETED" and _is_known(conn, report)]
-    for report in went:  # whoever's it was
-        checkpoints.set_state(conn, report.storage_id, report.state)
+    _note_gone(conn, stored)
     known = runs.last_life(conn, run.name)
     if known is None and not reports and not came:
         return
@@ -351,7 +349,15 @@ def adopt(
         standing = deliver(conn, run, description, standing, [*begun, *reports])
     for report in came:
         checkpoints.record(conn, standing.attempt, _with_steps(report, standing), description.storage)
+    _note_gone(conn, stored)  # some may have been reported only now
     trials.settle(conn)
+
+
+def _note_gone(conn: Connection, stored: dict[str, CheckpointReport]) -> None:
+    """Those that went unseen, whoever's they were."""
+    for report in stored.values():
+        if report.state != "COMPLETED" and _is_known(conn, report):
+            checkpoints.set_state(conn, report.storage_id, report.state)
 
 
 def _is_known(conn: Connection, report: CheckpointReport) -> bool:

@@ -92,9 +92,14 @@ class StoreLink:
         store = self._opened()
         self._begun(store)
         if not self._journal.is_empty:
-            self._write(store, self._journal.waiting())
+            waiting = self._journal.waiting()
+            self._write(store, waiting)
             self._journal.delivered()
+            self._trust(waiting)
         self._write(store, reports)
+        self._trust(reports)
+
+    def _trust(self, reports: Sequence[Report]) -> None:
         for report in reports:
             if isinstance(report, CheckpointReport):
                 self._journal.trust(report.storage_id)
