@@ -188,7 +188,9 @@ class Trainer:
                 continues = checkpointer.load(source).continues
                 if continues and (best := saved_best(services, source)) is not None:
                     services.train.note_best_validation(best)
-            services.train.note_fit(progress.batches_trained, Path(source).name if source else None, continues=continues)
+            services.train.note_fit(
+                progress.batches_trained, Path(source).name if source else None, continues=continues
+            )
             _say_start(plan, progress, length, distributed.rank == 0)
             if profiles:
                 services.profiler.on()
