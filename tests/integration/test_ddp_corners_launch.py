@@ -197,7 +197,7 @@ def test_torchrun(launch: Any) -> None:
     command = ["torch.distributed.run", "--nproc_per_node", "2", "train.py"]
     stopping, straight = launch(command, "stopping"), launch(command, "straight")
     code, batch = stop_and_check(stopping)
-    assert code == 1, stopping.output
+    assert code != 0, stopping.output  # 1, or -6: torchrun sometimes aborts on its own way out
     assert "SignalException" in stopping.output
     assert straight.ended() == 0, straight.output
     resumed = launch(command, "stopping")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +203,7 @@ def reported(**options: Any) -> dict[str, Any]:
 def as_numbers(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: as_numbers(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [as_numbers(item) for item in value]
     return value.item() if hasattr(value, "item") else value
 

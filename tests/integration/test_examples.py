@@ -112,7 +112,7 @@ def test_char_lm_learns_letters_and_goes_on_between_two_aggregated_batches(home:
     assert out.startswith("      2. Grant of")
     assert len(out) > 300
     straight = state(checkpoints(home)[-1])
-    bits = [metrics["validation_bits"] for _, metrics in records.reported("validation")]
+    bits = [metrics["validation_bits"] for _, metrics in records.reported("validation", str(home / "determined.db"))]
     assert bits[-1] < 4.5
 
     run(home, example("char_lm"), "--batches", "101")

@@ -101,7 +101,7 @@ def test_a_storage_can_be_opened_again(chosen: Any, expected: dict[str, Any] | N
 def test_a_process_describes_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 6: the config's name, else the script's; without git and with a strange script, less is known."""
     assert describe(config={"name": "mine"}).name == "mine"
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"))
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"), raising=False)
     found = describe(hparams={"lr": 0.1}, seed=3)
     assert (found.name, found.script, found.seed) == ("train.py", str(tmp_path / "train.py"), 3)
     monkeypatch.setenv("PATH", "")

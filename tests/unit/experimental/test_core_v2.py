@@ -62,7 +62,7 @@ def test_the_end_is_on_record(link: MemoryLink, fails: bool) -> None:
 
 
 def test_output_is_shown_and_sent(link: MemoryLink, capsys: pytest.CaptureFixture[str]) -> None:
-    """C-71, P-77 and 10 Better: prints appear and are sent line by line with their own time; streams come back afterwards."""
+    """C-71, P-77, 10 Better: prints appear and are sent line by line with their time; streams come back afterwards."""
     before = (sys.stdout, sys.stderr, sys.excepthook, sys.exit)
     with core_v2.init_context(config=CONFIG):
         print("one")

@@ -411,7 +411,8 @@ class TestWaysOut:
 
         def body(distributed: core.DistributedContext) -> bool:
             wants = SimpleNamespace(distributed=distributed, get_stop_requested=lambda: distributed.rank == 1)
-            preempt = SimpleNamespace(should_preempt=lambda at_once: False)
+            preempt = core.PreemptContext(distributed)
+            preempt._started = True  # without taking over the signals of the tests
             fit: Any = SimpleNamespace(context=wants, core=SimpleNamespace(preempt=preempt))
             return _loop.stop_requested(fit)
 
