@@ -23,6 +23,7 @@ from tests.ddp_trials import digest
 
 LENGTH = 40
 MODEL_DEF = """
+import sys
 import time
 import torch
 from torch import nn
@@ -48,7 +49,8 @@ class Trial(pytorch.PyTorchTrial):
         loss = self.loss(batch)
         self.context.backward(loss)
         self.context.step_optimizer(self.optimizer)
-        print("batch", batch_idx, "of rank", self.context.distributed.rank, "of", self.context.distributed.size)
+        ranks = self.context.distributed
+        sys.stdout.write(f"batch {batch_idx} of rank {ranks.rank} of {ranks.size}\\n")  # in one piece
         time.sleep(0.02)
         return {"loss": loss}
 
