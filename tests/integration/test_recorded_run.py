@@ -67,8 +67,11 @@ parser.add_argument("--policy", default="best")
 parser.add_argument("--fails-at", type=int)
 parser.add_argument("--slow", action="store_true")
 parser.add_argument("--api-key")
+parser.add_argument("--keep", type=int)
 args = parser.parse_args()
 config = {"searcher": {"name": "single", "metric": args.metric}, "labels": ["line"]} if args.metric else {}
+if args.keep is not None:
+    config["checkpoint_storage"] = {"type": "directory", "container_path": "kept", "save_trial_best": args.keep}
 with pytorch.init(hparams={"lr": args.lr}, exp_conf={"name": "a line", **config}, seed=5) as context:
     trainer = pytorch.Trainer(LineTrial(context), context)
     trainer.fit(
@@ -116,6 +119,19 @@ def is_whole() -> bool:
         if not row["archived"] and row["steps"] is not None
     ]
     return not problems and len(seen) == len(set(seen))
+
+
+def test_a_plain_run_clears_up_when_asked_to(script: Path) -> None:
+    """4.9, issue 6: `save_trial_best` in a local run's checkpoint_storage is kept to when the run ends."""
+    well(run(script, "--policy", "all"))
+    assert [row["state"] for row in records.table("checkpoints")] == ["COMPLETED"] * 4
+    done = well(run(script, "--policy", "all", "--keep", "0"))
+    left = {row["uuid"]: row["state"] for row in records.table("checkpoints") if row["trial_id"] == 2}
+    assert sorted(left.values()) == ["COMPLETED", "DELETED", "DELETED", "DELETED"]
+    there = {path.parent.name for path in (script.parent / "kept").glob("*/metadata.json")}
+    assert there == {uuid for uuid, state in left.items() if state == "COMPLETED"}
+    assert "3 checkpoints were removed" in done.stderr
+    assert is_whole()
 
 
 def test_everything_about_a_run_is_remembered(script: Path) -> None:

@@ -20,6 +20,7 @@ from determined.store.messages import CheckpointReport, FitReport, LogLine, Repo
 
 if TYPE_CHECKING:
     from determined.core import _recording
+    from determined.store.checkpoints import CheckpointRow
     from determined.store.database import Store
 
 logger = logging.getLogger("determined.core")
@@ -321,10 +322,32 @@ class StoreLink:
         return None
 
     def close(self) -> None:
+        if self._rank == 0 and self._store is not None and self._standing is not None and not self._standing.is_managed:
+            self._clear_up(self._store, self._standing.attempt.experiment_id)
         self._journal.close()
         store, self._store = self._store, None
         if store is not None:
             store.close()
+
+    def _clear_up(self, store: Store, experiment_id: int) -> None:
+        """Remove the checkpoints that a plain run's `checkpoint_storage` says not to keep, if it says so."""
+        if not any(key.startswith("save_") for key in self._description.config.get("checkpoint_storage") or {}):
+            return
+
+        def remove() -> int:
+            from determined.store import retention
+
+            with store.read() as conn:
+                unwanted = retention.plan(conn, experiment_id)
+            gone, _ = retention.remove(store, unwanted, _delete_unread, seconds=ANSWER_SECONDS / 2)
+            return len(gone)
+
+        if removed := self._ask(remove):
+            logger.info("%d checkpoints were removed, as checkpoint_storage asks.", removed)
+
+
+def _delete_unread(row: CheckpointRow) -> bool:
+    return row.storage is not None and artifacts.open_storage(row.storage).delete_unread(row.uuid)
 
 
 def _adopt(store: Store, run: Run, remains: Remains) -> None:
