@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import itertools
 import logging
 import os
@@ -126,6 +127,7 @@ def rank(args: argparse.Namespace) -> None:
         for row in rows:
             table.add_row(*row)
         Console(width=100).print(table)
+    gc.collect()  # what is left of the models keeps the group alive, and its threads must not outlive Python
     torch.distributed.destroy_process_group()
 
 
