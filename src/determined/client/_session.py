@@ -46,11 +46,15 @@ class Session:
     @property
     def store(self) -> Store:
         """The open store."""
+        return self.opened(create=self._place is None)
+
+    def opened(self, *, create: bool) -> Store:
+        """The open store; one that is not there may be made."""
         with self._lock:
             if self._store is None:
                 from determined.store.database import open_store  # SQL is not needed to import a client
 
-                self._store = open_store(self._place, create=self._place is None)
+                self._store = open_store(self._place, create=create)
             return self._store
 
     @contextlib.contextmanager

@@ -124,6 +124,8 @@ class StoreCommands:
     ) -> dict[int, int]:
         """Take in the experiments of a file under new ids. What is here already is left as it is.
 
+        A store that is not there yet is made, so this is also the way to move one, to PostgreSQL for example.
+
         Args:
             path: What `export` wrote.
             progress: Told how many came in and how many there were, at the end.
@@ -137,7 +139,7 @@ class StoreCommands:
         """
         from determined.store import portable
 
-        done = portable.import_from(self._session.store, path)
+        done = portable.import_from(self._session.opened(create=True), path)
         if progress is not None:
             progress(len(done.experiments), len(done.experiments) + len(done.skipped))
         return {old: new for old, new in done.experiments.items() if old not in done.skipped}

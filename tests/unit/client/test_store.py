@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from determined import errors
@@ -98,3 +100,12 @@ def test_export_and_import(history: History, runs: Determined) -> None:
         assert [entry.text for entry in trial.iter_log_rows()] == ["hello"]
         assert others.store.import_(file) == {}
     assert told == [(1, 1), (1, 1)]
+
+
+def test_import_makes_a_store_that_is_not_there(history: History, runs: Determined, tmp_path: Path) -> None:
+    """Issue 6: a history moves to a place where nothing was recorded before."""
+    history.run(training={1: 1.0})
+    runs.store.export(tmp_path / "runs.det")
+    with Determined(store=tmp_path / "new" / "other.db") as elsewhere:
+        assert elsewhere.store.import_(tmp_path / "runs.det") == {1: 1}
+        assert [experiment.id for experiment in elsewhere.list_experiments()] == [1]
