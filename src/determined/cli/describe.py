@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from determined.client import Experiment, Trial
 
 EXPERIMENT = ["Experiment ID", "State", "Progress", "Started", "Ended", "Name", "Description", "Archived",
-              "Resource Pool", "Labels", "Searcher Metric", "Best", "Notes"]  # fmt: skip
-TRIAL = ["Trial ID", "Experiment ID", "State", "Started", "Ended", "H-Params", "# of Batches", "Best", "Restarts"]
+              "Resource Pool", "Labels", "Searcher Metric", "Best", "Notes", "Reason"]  # fmt: skip
+TRIAL = ["Trial ID", "Experiment ID", "State", "Started", "Ended", "H-Params", "# of Batches", "Best", "Restarts",
+         "Reason"]  # fmt: skip
 WORKLOAD = ["Trial ID", "# of Batches", "State", "Report Time", "Checkpoint", "Checkpoint Time", "Validation",
             "Validation Time"]  # fmt: skip
 RANKS = {"Validation Time": 9, "Checkpoint Time": 8, "Ended": 6, "Restarts": 5, "Started": 4, "Experiment ID": 3}
@@ -49,7 +50,8 @@ def write_files(tables: Sequence[Table], directory: Path) -> None:
 def _experiments(found: Sequence[Experiment]) -> Table:
     rows = [
         [e.id, str(e.state), None if e.progress is None else Percent(e.progress), e.start_time, e.end_time, e.name,
-         e.description, e.archived, None, sorted(e.labels or ()), e.searcher_metric, e.best_metric, e.notes]
+         e.description, e.archived, None, sorted(e.labels or ()), e.searcher_metric, e.best_metric, e.notes,
+         e.state_reason or None]
         for e in found
     ]  # fmt: skip
     return Table([Column(title) for title in EXPERIMENT], rows, "Experiment", is_description=True)
@@ -58,7 +60,7 @@ def _experiments(found: Sequence[Experiment]) -> Table:
 def _trials(found: Sequence[Trial]) -> Table:
     rows = [
         [t.id, t.experiment_id, str(t.state), t.start_time, t.end_time, t.hparams, t.total_batches, t.best_metric,
-         t.restarts]
+         t.restarts, t.state_reason or None]
         for t in found
     ]  # fmt: skip
     return Table([Column(title, rank=RANKS.get(title, 0)) for title in TRIAL], rows, "Trials")

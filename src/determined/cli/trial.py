@@ -74,6 +74,7 @@ def _header(found: Trial) -> Table:
         "Summary Metrics": found.summary_metrics,
         "Started": found.start_time,
         "Ended": found.end_time,
+        "Reason": found.state_reason or None,
     }
     if terminal.is_terminal():  # a table of their own follows
         del cells["Summary Metrics"]
