@@ -122,13 +122,13 @@ from determined import core
 distributed = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
 with core.init(distributed=distributed, checkpoint_storage=sys.argv[1]) as context:
     d = context.distributed
-    print("rank", d.rank, "gathered", d.allgather(d.rank))
+    print(f"rank {d.rank} gathered {d.allgather(d.rank)}")  # one piece: the ranks share a pipe
     for step in range(3):
         assert context.preempt.should_preempt() is False
     with context.checkpoint.store_path({"steps_completed": 3}, shard=True) as (path, storage_id):
         (path / f"part{d.rank}").write_text("x")
     with context.checkpoint.restore_path(storage_id) as path:
-        print("rank", d.rank, "sees", sorted(p.name for p in path.iterdir()))
+        print(f"rank {d.rank} sees {sorted(p.name for p in path.iterdir())}")
     context.train.report_validation_metrics(3, {"loss": 1.0})
 """
 

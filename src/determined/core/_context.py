@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import os
 import signal
 import sys
 import threading
+import traceback
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -370,19 +372,34 @@ def _run_all(steps: list[Callable[[], None]]) -> Exception | None:
 
 
 class _StackSignal:
-    """SIGUSR1 prints the stacks of all threads to stderr, even of a process that is stuck, and training goes on."""
+    """SIGUSR1 prints stacks to stderr, and training goes on.
+
+    The main thread's is printed at once, even if the process is stuck. Those of the others follow when the main thread
+    is back in Python: to look at threads while they run would crash the process now and then.
+    """
 
     def __init__(self) -> None:
+        self._before: Any = None
         self._is_installed = False
 
     def install(self) -> None:
         if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGUSR1"):
             return
-        has_handler = callable(signal.getsignal(signal.SIGUSR1))
-        faulthandler.register(signal.SIGUSR1, file=2, all_threads=True, chain=has_handler)
+        self._before = signal.signal(signal.SIGUSR1, self._show_others)
+        faulthandler.register(signal.SIGUSR1, file=2, all_threads=False, chain=True)
         self._is_installed = True
 
     def restore(self) -> None:
         if self._is_installed:
             faulthandler.unregister(signal.SIGUSR1)
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL if self._before is None else self._before)
             self._is_installed = False
+
+    def _show_others(self, number: int, frame: types.FrameType | None) -> None:
+        frames = sys._current_frames()
+        for thread in threading.enumerate():
+            if thread is not threading.main_thread() and thread.ident in frames:
+                stack = "".join(traceback.format_stack(frames[thread.ident]))
+                os.write(2, f"\nThread {thread.name} (most recent call last):\n{stack}".encode(errors="replace"))
+        if callable(self._before):
+            self._before(number, frame)
