@@ -16,8 +16,9 @@ import numpy as np
 
 from determined import errors
 from determined.core._values import BatchColumns
-from determined.pytorch._columns import Column, Rows, described
+from determined.pytorch._columns import Rows
 from determined.pytorch._reducer import Reducer, _PyTorchReducerContext, exchange
+from determined.pytorch._running import Column, described
 from determined.pytorch._sums import Array, combine, divide, to_numpy
 
 logger = logging.getLogger("determined.pytorch")

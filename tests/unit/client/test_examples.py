@@ -123,7 +123,6 @@ def test_docstring(place: str, known: dict[str, Any], code: str, world: dict[str
     exec(compile(code, place, "exec"), {**known, **world})  # noqa: S102  our own words
 
 
-@pytest.mark.skipif(not GUIDE.exists(), reason="the guide is not written yet")
 def test_guide(world: dict[str, Any]) -> None:
     """The blocks of the guide run one after the other."""
     for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)):

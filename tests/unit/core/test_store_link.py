@@ -50,7 +50,7 @@ def who(storage: dict[str, Any]) -> RunDescription:
     return RunDescription(
         "train.py",
         owner="ada",
-        script="/work/train.py",
+        script="/code/train.py",
         config={"searcher": {"metric": "loss", "smaller_is_better": True}},
         hparams={"lr": 0.1},
         seed=7,
@@ -102,7 +102,7 @@ def test_a_run_becomes_an_experiment_of_one_trial(open_link: Opener, store_place
         ]
     )
     (experiment,) = records.table("experiments", store_place)
-    assert (experiment["name"], experiment["script"], experiment["owner"]) == ("train.py", "/work/train.py", "ada")
+    assert (experiment["name"], experiment["script"], experiment["owner"]) == ("train.py", "/code/train.py", "ada")
     assert (experiment["state"], experiment["state_reason"]) == ("ERROR", "ValueError: no")
     assert (experiment["unmanaged"], experiment["searcher_metric"], experiment["progress"]) == (True, "loss", 0.5)
     assert experiment["config"]["hyperparameters"] == {"lr": 0.1}
@@ -157,7 +157,7 @@ def test_what_only_starts_from_a_checkpoint_is_a_run_of_its_own(
     first.send([loss(20, 0.9), saved("c20", 20)])
     if difference != "running":
         first.send([RunStateReport("COMPLETED")])
-    changes: dict[str, Any] = {"hparams": {"hparams": {"lr": 0.2}}, "script": {"script": "/work/other.py"}}
+    changes: dict[str, Any] = {"hparams": {"hparams": {"lr": 0.2}}, "script": {"script": "/code/other.py"}}
     second = open_link(dataclasses.replace(who, **changes.get(difference, {})))
     second.send([FitReport(20, "c20", continues=difference != "weights only"), loss(30, 0.7)])
     one, two = records.table("trials", store_place)
