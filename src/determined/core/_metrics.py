@@ -19,7 +19,7 @@ logger = logging.getLogger("determined.core")
 
 KEPT_REPORTS = 10_000
 """How many reports are kept while the link is unavailable; then the oldest are lost, and counted."""
-LINGER_SECONDS = 0.5
+LINGER_SECONDS = 0.8
 """Reports that come within this time of each other leave together: a fast loop makes hundreds a second."""
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 LAST_CHANCE_SECONDS = 5.0
