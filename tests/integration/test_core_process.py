@@ -87,6 +87,33 @@ def test_ctrl_c_twice_interrupts() -> None:
     assert process.returncode != 0
 
 
+LATE = """
+import os, signal, sys
+from determined import core
+from determined.core import _metrics
+close = _metrics.Shipper.close
+def interrupted_close(shipper):
+    os.kill(os.getpid(), int(sys.argv[1]))
+    close(shipper)
+_metrics.Shipper.close = interrupted_close
+with core.init() as context:
+    context.train.report_training_metrics(1, {"loss": 0.5})
+print("unreached")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_closing_waits_until_everything_is_written(number: int) -> None:
+    """Decision 3: a process that is about to end writes what it has, and then does what the signal says."""
+    with running(LATE, str(int(number))) as process:
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == -number
+    assert "Leaving once everything is written." in err
+    assert out == ""
+    assert [row["state"] for row in records.table("trials")] == ["COMPLETED"]
+    assert len(records.table("metrics")) == 1
+
+
 @pytest.mark.parametrize("has_handler", [False, True])
 def test_sigusr1_shows_the_stacks(has_handler: bool) -> None:
     """C-09: SIGUSR1 prints the stacks of all threads to stderr, calls the previous handler, and the process goes on."""
@@ -152,7 +179,20 @@ def test_the_same_script_on_one_and_on_two_processes(tmp_path: Path) -> None:
     assert sorted(said) == [(0, "rank 0 gathered [0, 1]"), (0, "rank 0 gathered [0]"), (1, "rank 1 gathered [0, 1]")]
 
 
-EPOCHS = "150"  # two seconds: long enough to be stopped in the middle, once its reports are seen
+EPOCHS = "12"
+STOPPED_AT = 100  # of 264 batches, within an epoch and after its first checkpoint
+INTERRUPTED = f"""
+import os, runpy, signal, sys
+from torch.optim.optimizer import register_optimizer_step_post_hook
+steps = []
+def count(*_):
+    steps.append(0)
+    if len(steps) == {STOPPED_AT}:
+        os.kill(os.getpid(), signal.SIGTERM)
+register_optimizer_step_post_hook(count)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def run(command: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -180,35 +220,17 @@ def test_the_example_resumes_bit_for_bit(tmp_path: Path) -> None:
     out = run_example("--epochs", EPOCHS, "--storage", str(straight), cwd=tmp_path)
     assert "validation accuracy" in out
     assert str(straight) in out.replace("\n", "")
-    with subprocess.Popen(
-        [sys.executable, str(EXAMPLE), "--batch-size", "64", "--epochs", EPOCHS, "--storage", str(pieces)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=tmp_path,
-    ) as process:
-        has_reported = wait_for_report(after=1)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-    assert has_reported
-    stopped_at = state(pieces)["batches_trained"]
+    interrupted = [sys.executable, "-c", INTERRUPTED, str(EXAMPLE), "--batch-size", "64", "--epochs", EPOCHS]
+    assert run([*interrupted, "--storage", str(pieces)], tmp_path).returncode == 0
+    assert state(pieces)["batches_trained"] == STOPPED_AT
     out = run_example("--epochs", EPOCHS, "--storage", str(pieces), "--resume", "latest", cwd=tmp_path)
-    assert f"Resumed after batch {stopped_at}." in out
+    assert f"Resumed after batch {STOPPED_AT}." in out
     first, second = state(straight), state(pieces)
     assert first["batches_trained"] == second["batches_trained"]
     flat_first, flat_second = json_shape(first), json_shape(second)
     assert flat_first.keys() == flat_second.keys()
     for name, value in flat_first.items():
         assert torch.equal(value, flat_second[name]) if isinstance(value, torch.Tensor) else value == flat_second[name]
-
-
-def wait_for_report(after: int) -> bool:
-    """Wait until the second run has reported more than `after` times."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if sum(row["trial_id"] == 2 for row in records.table("metrics")) > after:
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def json_shape(value: object, name: str = "") -> dict[str, object]:

@@ -112,7 +112,7 @@ class Context:
         self._is_open = False
         invalid_hp = exc_type is not None and issubclass(exc_type, errors.InvalidHP)
         error = exc_val if exc_val is not None or exc_type is None else exc_type()
-        steps: list[Callable[[], None]] = [self.profiler.off, self.preempt.close, self.distributed.close]
+        steps: list[Callable[[], None]] = [self.profiler.off, self.preempt.hold, self.distributed.close]
         if invalid_hp:
             steps.append(lambda: self.train.report_early_exit(EarlyExitReason.INVALID_HP))
         if self._log_tee is not None:
@@ -123,7 +123,7 @@ class Context:
             heartbeat = self._heartbeat
             steps.append(lambda: heartbeat.close(error, was_asked_to_stop=self.preempt.was_acknowledged))
         steps.append(self._shipper.close)
-        steps += [self._link.close, self._stacks.restore]
+        steps += [self._link.close, self._stacks.restore, self.preempt.close]
         first = _run_all(steps)
         if first is not None and exc_type is None:
             raise first

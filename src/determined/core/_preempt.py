@@ -27,6 +27,7 @@ FIRST_ANSWER_SECONDS = 5.0
 EXCHANGE_SECONDS = 0.25
 """Ranks talk about preemption about this often, however often they ask."""
 MOST_CALLS_BETWEEN_EXCHANGES = 128
+STOPPING = "Stopping at the next safe point, with a checkpoint."
 
 
 class PreemptMode(enum.Enum):
@@ -86,13 +87,19 @@ class PreemptContext:
             self._watcher.start()
         return self
 
-    def close(self) -> None:
-        """Stop watching, and give signals back to whoever had them."""
-        if self._started and not self._closed:
-            self._closed = True
-            self._signals.restore()
+    def hold(self) -> None:
+        """Ask the link no more; a signal that comes from now on waits until `close()`. `core.Context` does this."""
+        if self._started:
+            self._signals.hold()
             if self._watcher is not None:
                 self._watcher.close()
+
+    def close(self) -> None:
+        """Stop watching, and give signals back to whoever had them, with one that waits."""
+        if self._started and not self._closed:
+            self._closed = True
+            self.hold()
+            self._signals.restore()
 
     def should_preempt(self, auto_ack: bool = True, *, at_once: bool = False) -> bool:
         """Whether to save and leave now.
@@ -230,14 +237,17 @@ class _PreemptionWatcher:
 class _StopSignals:
     """SIGTERM, SIGUSR2 and the first Ctrl-C as requests to stop.
 
-    Handlers that were there are called too, and are back after `restore()`. Only the main thread can have handlers; in
-    others nothing is installed.
+    Handlers that were there are called too, and are back after `restore()`. A signal between `hold()` and `restore()`
+    finds nobody who could stop at a safe point, and must not cut off what is being written: it is delivered after that.
+    Only the main thread can have handlers; in others nothing is installed.
     """
 
     def __init__(self, speaks: bool) -> None:
         self.received = False
         self._speaks = speaks
         self._previous: dict[int, Any] = {}
+        self._holds = False
+        self._held: int | None = None
 
     def install(self) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -247,6 +257,9 @@ class _StopSignals:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and friends mean it
                 self._previous[number] = signal.signal(number, self._handle)
 
+    def hold(self) -> None:
+        self._holds = True
+
     def restore(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
@@ -254,6 +267,9 @@ class _StopSignals:
             if signal.getsignal(number) == self._handle:  # else somebody came after us: leave theirs alone
                 signal.signal(number, signal.SIG_DFL if previous is None else previous)
         self._previous.clear()
+        held, self._held = self._held, None
+        if held is not None:
+            signal.raise_signal(held)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         again = self.received
@@ -265,7 +281,11 @@ class _StopSignals:
             return
         if self._speaks and not again:
             # No logging here: the interrupted code may hold a lock of it.
-            text = "Stopping at the next safe point, with a checkpoint."
+            text = "Leaving once everything is written." if self._holds else STOPPING
             os.write(2, f"\n{text}{' Ctrl-C again stops at once.' if number == signal.SIGINT else ''}\n".encode())
+        if self._holds:
+            if not again:  # to one that stops already, a second request says nothing new
+                self._held = number
+            return
         if callable(previous) and previous is not signal.default_int_handler:
             previous(number, frame)
