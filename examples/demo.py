@@ -7,15 +7,11 @@ python examples/demo.py --epochs 40
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import json
 import os
-import signal
-import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,50 +28,13 @@ def home() -> Path:
     return Path(os.environ.get("DET_HOME", "demo-output")).absolute()
 
 
-class Run:
+def train(directory: Path, *arguments: str) -> None:
     """A training in a process of its own, with a data directory of its own. Its progress bar shows on stderr."""
-
-    def __init__(self, directory: Path, *arguments: str) -> None:
-        self.directory = directory
-        self._before = self._newest_trial()[0]
-        environment = {**os.environ, "DET_HOME": str(directory), "DET_STORE": ""}
-        self._process = subprocess.Popen(
-            [sys.executable, "train.py", *arguments], cwd=EXAMPLE, env=environment, stdout=subprocess.DEVNULL
-        )
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()  # nothing happens if it has ended
-        self._process.wait()
-
-    def wait(self) -> None:
-        if code := self._process.wait():
-            raise SystemExit(f"The training in {self.directory} failed with exit code {code}; see above.")
-
-    def wait_for(self, batches: int) -> None:
-        """Wait until it has reported that many batches."""
-        while self._process.poll() is None:
-            trial, trained = self._newest_trial()
-            if trial > self._before and trained >= batches:
-                return
-            time.sleep(0.01)
-
-    def interrupt(self) -> None:
-        """What a cluster does before it takes a machine away, and what Ctrl-C does."""
-        self._process.send_signal(signal.SIGTERM)
-
-    def _newest_trial(self) -> tuple[int, int]:
-        """The id of the newest trial on record, and how many batches it has reported; zeros if there is none."""
-        with contextlib.suppress(sqlite3.Error):
-            record = sqlite3.connect(f"file:{self.directory / 'determined.db'}?mode=ro", uri=True)
-            try:
-                found = record.execute("SELECT id, total_batches FROM trials ORDER BY id DESC LIMIT 1").fetchone()
-            finally:
-                record.close()
-            return found or (0, 0)
-        return 0, 0
+    environment = {**os.environ, "DET_HOME": str(directory), "DET_STORE": ""}
+    command = [sys.executable, "train.py", *arguments]
+    code = subprocess.run(command, cwd=EXAMPLE, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
+    if code:
+        raise SystemExit(f"The training in {directory} failed with exit code {code}; see above.")
 
 
 def newest_checkpoint(directory: Path) -> Path:
@@ -161,24 +120,16 @@ def main() -> None:
     args = parser.parse_args()
     console = Console()
     length = ("--epochs", str(args.epochs))
-    half, whole = args.epochs * BATCHES_PER_EPOCH // 2, args.epochs * BATCHES_PER_EPOCH
+    middle = (args.epochs // 2) * BATCHES_PER_EPOCH + BATCHES_PER_EPOCH // 2  # of an epoch half-way
     straight, pieces = home() / "uninterrupted", home() / "interrupted"
 
     console.print("\n[bold]1[/]  Train a network on handwritten digits, straight through.")
-    with Run(straight, *length) as run:
-        run.wait()
-    console.print("\n[bold]2[/]  Train it again, and send SIGTERM half-way.")
-    with Run(pieces, *length) as run:
-        run.wait_for(half)
-        time.sleep(0.05)  # into the middle of an epoch
-        run.interrupt()
-        run.wait()
+    train(straight, *length)
+    console.print("\n[bold]2[/]  Train it again, with a SIGTERM half-way.")
+    train(pieces, *length, "--interrupt-after", str(middle))
     stopped_at = metadata(newest_checkpoint(pieces))["steps_completed"]
-    if stopped_at >= whole:
-        raise SystemExit("Training was over before it could be interrupted. Try again with more --epochs.")
     console.print(f"\n[bold]3[/]  Go on after batch {stopped_at}, in a new process.")
-    with Run(pieces, *length, "--latest-checkpoint", "latest") as run:
-        run.wait()
+    train(pieces, *length, "--latest-checkpoint", "latest")
 
     result = newest_checkpoint(pieces)
     if not compare(console, newest_checkpoint(straight), result, stopped_at):

@@ -7,13 +7,17 @@ python examples/digits/train.py --latest-checkpoint latest --epochs 40
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
+import os
+import signal
 from typing import Any
 
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import TensorDataset, random_split
 
 import determined
@@ -92,17 +96,31 @@ class Score(pytorch.PyTorchCallback):
         self.accuracy, self.best = state_dict["accuracy"], state_dict["best"]
 
 
+def interrupt(batches: int) -> None:
+    """Send this process a SIGTERM after so many batches: what a cluster does before it takes the machine away."""
+    steps = itertools.count(1)
+
+    def count(*_: Any) -> None:
+        if next(steps) == batches:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    register_optimizer_step_post_hook(count)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=20, help="how long to train in all (default: %(default)s)")
     parser.add_argument("--latest-checkpoint", metavar="ID", help="go on from this id, directory, 'latest' or 'best'")
     parser.add_argument("--lr", type=float, default=HPARAMS["lr"], help="how fast it learns (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="decides everything random (default: %(default)s)")
+    parser.add_argument("--interrupt-after", metavar="BATCHES", type=int, help="have a SIGTERM sent after so many")
     parser.add_argument("--test", action="store_true", help="train one batch, to see that everything works")
     parser.add_argument("--verbose", action="store_true", help="show what happens as log lines")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format=determined.LOG_FORMAT)
     torch.set_num_threads(1)  # quickest for a model as small as this
+    if args.interrupt_after:
+        interrupt(args.interrupt_after)
 
     with pytorch.init(hparams={**HPARAMS, "lr": args.lr}, exp_conf=CONFIG, seed=args.seed) as context:
         trial = DigitsTrial(context)
