@@ -21,7 +21,7 @@ from determined._types import Json
 from determined._version import __version__
 from determined.core._metrics import Shipper
 from determined.core._values import plain
-from determined.store.messages import EnvironmentReport
+from determined.store.messages import EnvironmentReport, now
 
 GIT_SECONDS = 5.0
 MASK = "********"
@@ -51,6 +51,8 @@ class RunDescription:
     slots: int = 1
     host: str = ""
     pid: int = 0
+    started: str = ""
+    """When, in ISO 8601; "" is unknown. The store may be reached only later."""
     store: str = ""
     """A sign of the store that it is recorded in, so that nobody delivers what it leaves to another."""
     is_detached: bool = False
@@ -105,6 +107,7 @@ def describe(
         slots=slots,
         host=platform.node(),
         pid=os.getpid(),
+        started=now().isoformat(),
         store=hashlib.sha256(os.environ.get("DET_STORE", "").encode()).hexdigest()[:16],
         is_detached=is_detached,
         told_trial_id=told.trial_id if told else None,

@@ -6,6 +6,7 @@ Every function works inside one transaction of its caller. This module loads SQL
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -48,8 +49,15 @@ class Standing:
     """How many attempts this process has been: a second fit() from the beginning is one more."""
 
 
-def begin(conn: Connection, run: Run, description: RunDescription) -> Standing:
-    """The run's attempt, made now unless it is there. The trial is the told one, the named one, or a new one."""
+def begin(conn: Connection, run: Run, description: RunDescription, heard: datetime.datetime | None = None) -> Standing:
+    """The run's attempt, made now unless it is there. The trial is the told one, the named one, or a new one.
+
+    Args:
+        conn: Where it is recorded.
+        run: The run's name and places.
+        description: What is recorded about it, also when it started: the store may have been out of reach till now.
+        heard: When it was last known to live; None is now.
+    """
     trials.settle(conn)
     if (known := attempts.of_run(conn, run.name)) is not None:
         return Standing(known, _is_managed(conn, known))
@@ -58,7 +66,9 @@ def begin(conn: Connection, run: Run, description: RunDescription) -> Standing:
     trial_id = _named_trial(conn, description) if description.is_detached else None
     if trial_id is None:
         trial_id = _new_trial(conn, description, _new_experiment(conn, description))
-    return Standing(_begin_attempt(conn, trial_id, run.name, run, description))
+    attempt = _begin_attempt(conn, trial_id, run.name, run, description, _started(description))
+    attempts.beat(conn, attempt, heard)
+    return Standing(attempt)
 
 
 def find(conn: Connection, run: Run, description: RunDescription) -> Standing | None:
@@ -80,7 +90,14 @@ def attached(conn: Connection, standing: Standing) -> Attached:
     return dataclasses.replace(found, latest_checkpoint=newest.uuid, steps_completed=newest.steps)
 
 
-def _begin_attempt(conn: Connection, trial_id: int, name: str, run: Run, description: RunDescription) -> Attempt:
+def _begin_attempt(
+    conn: Connection,
+    trial_id: int,
+    name: str,
+    run: Run,
+    description: RunDescription,
+    time: datetime.datetime | None = None,
+) -> Attempt:
     return attempts.begin(
         conn,
         trial_id,
@@ -91,7 +108,12 @@ def _begin_attempt(conn: Connection, trial_id: int, name: str, run: Run, descrip
         environment=description.environment(),
         slots=description.slots,
         tensorboard=str(run.tensorboard),
+        time=time,
     )
+
+
+def _started(description: RunDescription) -> datetime.datetime | None:
+    return datetime.datetime.fromisoformat(description.started) if description.started else None
 
 
 def _is_managed(conn: Connection, attempt: Attempt) -> bool:
@@ -161,6 +183,7 @@ def _new_experiment(conn: Connection, description: RunDescription) -> int:
         searcher_metric=searcher.get("metric"),
         smaller_is_better=bool(searcher.get("smaller_is_better", True)),
         description=str(config.get("description") or ""),
+        start_time=_started(description),
     )
 
 
@@ -187,6 +210,7 @@ def _new_trial(conn: Connection, description: RunDescription, experiment_id: int
         state="RUNNING",
         seed=description.seed,
         external_trial_id=description.config.get("external_trial_id") if description.is_detached else None,
+        start_time=_started(description),
     )
 
 
@@ -337,7 +361,11 @@ def adopt(
     known = runs.last_life(conn, run.name)
     if known is None and not reports and not came:
         return
-    standing = begin(conn, run, description) if known is None else Standing(known, _is_managed(conn, known))
+    if known is None:
+        last = max(report.time for report in [*reports, *came])
+        standing = begin(conn, run, description, last)
+    else:
+        standing = Standing(known, _is_managed(conn, known))
     trials.settle(conn)  # the dead are no longer running, so they can be continued
     try:
         attempts.check_current(conn, standing.attempt)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import logging
 import os
 import platform
@@ -355,6 +356,21 @@ def test_kept_reports_are_delivered_by_the_next_run(open_link: Opener, store_pla
     assert records.reported("training", store_place) == [(1, {"loss": 0.5})]
     assert records.lines(store_place) == ["hello"]
     assert not link._journal.directory.exists()
+
+
+def test_a_run_starts_when_it_starts(open_link: Opener, store_place: str, who: RunDescription) -> None:
+    """Decision 4: a store that is reached late does not move the start of a run behind its own metrics and end."""
+    start = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
+    early = dataclasses.replace(who, started=start.isoformat())
+    link = open_link(early)
+    link.send([RunStateReport("RUNNING"), RunStateReport("COMPLETED", time=start + datetime.timedelta(seconds=2))])
+    with dying(open_link(early)) as dead:  # and it never reached the store itself
+        assert dead.keep([dataclasses.replace(loss(1, 0.5), time=start + datetime.timedelta(seconds=9))])
+    open_link(early).send([RunStateReport("RUNNING")])
+    kinds = ("experiments", "trials", "allocations")
+    assert {row["start_time"] for kind in kinds for row in records.table(kind, store_place)} == {start}
+    ends = [row["end_time"] for row in records.table("trials", store_place)]
+    assert ends == [start + datetime.timedelta(seconds=2), start + datetime.timedelta(seconds=9), None]
 
 
 def test_what_belongs_to_another_store_stays(open_link: Opener, store_place: str, who: RunDescription) -> None:
