@@ -284,7 +284,7 @@ class _Grid:
         for i in (i for i, is_meant in enumerate(which) if is_meant):
             for text in self.texts:
                 text[i] = text[i][:length]
-            self.widths[i] = max(_length(self.columns[i].title), *(len(text[i]) for text in self.texts))
+            self.widths[i] = max([_length(self.columns[i].title), *(len(text[i]) for text in self.texts)])
 
     def _remove(self, i: int) -> None:
         parts: list[list[Any]] = [self.columns, self.is_numeric, self.is_time, self.widths, *self.texts]

@@ -127,10 +127,15 @@ def metrics(trial_id: int, group: str | None, names: tuple[str, ...], form: str)
         raise click.ClickException(
             f"Trial {trial_id} reported no {missing[0]!r}. It reported: {', '.join(known) or 'nothing'}."
         )
-    columns = [Column("# of Batches", "steps_completed"), Column("Group"), Column("Time", rank=1)]
-    Table(
-        [*columns, *(Column(name, name, rank=2 * (name in UNITS)) for name in wanted)], _reports(found, groups, wanted)
-    ).show(form)
+    columns = [Column("# of Batches", "steps_completed"), Column("Group"), Column("Time", rank=2)]
+    Table([*columns, *_named(wanted)], _reports(found, groups, wanted)).show(form)
+
+
+def _named(names: list[str]) -> list[Column]:
+    """A column for each metric; of many, a narrow terminal shows the first."""
+    first = next((name for name in names if name not in UNITS), None)
+    ranks = [0 if name == first else 3 if name in UNITS else 1 for name in names]
+    return [Column(name, name, rank=rank) for name, rank in zip(names, ranks, strict=True)]
 
 
 def _reports(found: Trial, groups: list[str], names: list[str]) -> Iterator[list[Any]]:

@@ -111,3 +111,10 @@ def test_an_empty_table_still_has_its_header(capsys: pytest.CaptureFixture[str])
     assert shown(capsys, ["ID"], [], "table") == " ID\n------\n"
     assert shown(capsys, ["ID"], [], "csv") == "ID\n"
     assert shown(capsys, ["ID"], [], "json") == "[]\n"
+
+
+def test_an_empty_table_fits_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Issue 6: output fits the terminal, also where there is nothing to list and the ids would be shortened."""
+    _pretend(monkeypatch, 20)
+    first, rule = shown(capsys, ["# of Batches", "Checkpoint UUID"], [], "table").splitlines()
+    assert max(len(first), len(rule)) <= 20

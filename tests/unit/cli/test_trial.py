@@ -124,6 +124,18 @@ def test_metrics_come_as_table_csv_and_json(det: Det, run: Run) -> None:
     assert "loss" in message
 
 
+def test_many_metrics_fit_the_terminal(det: Det, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 6: output fits the terminal; the first metrics are whole, and the others are named."""
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream=None: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    run = history.run("many", training={1: {f"metric_{i:02}": 0.123456 for i in range(20)}})
+    *table, hint = det("t", "metrics", run.trial_id).stdout.splitlines()
+    assert max(map(len, table)) <= 60
+    assert "0.123456" in table[2]
+    assert "metric_19" in hint
+
+
 def test_nan_and_infinity_are_kept(det: Det, history: History) -> None:
     """P-73: NaN and Infinity are read back as such, in JSON by their names."""
     run = history.run("odd", training={1: {"loss": math.nan}, 2: {"loss": math.inf}})
