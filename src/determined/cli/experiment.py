@@ -115,20 +115,23 @@ def list_checkpoints(experiment_id: int, best: int | None, form: str) -> None:
 @experiment.verb("download")
 @options.experiment_id
 @click.option("-o", "--output-dir", default="checkpoints", show_default=True, metavar="DIR")
-@click.option("--top-n", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
+@click.option(
+    "--top-n", type=click.IntRange(min=1), default=1, show_default=True, help="Of how many trials, the best first."
+)
 @click.option("--sort-by", metavar="METRIC", help="By this validation metric. Default: the searcher's.")
 @click.option("--smaller-is-better", type=bool, metavar="true|false", help="Needed with --sort-by.")
 @options.quiet
 def download(
     experiment_id: int, output_dir: str, top_n: int, sort_by: str | None, smaller_is_better: bool | None, quiet: bool
 ) -> None:
-    """Fetch the best checkpoints into DIR/<uuid>/."""
+    """Fetch the best checkpoint of each of the best trials into DIR/<uuid>/."""
     if (sort_by is None) != (smaller_is_better is None):
         raise click.UsageError("Give both --sort-by and --smaller-is-better, or neither.", click.get_current_context())
-    found = connect().get_experiment(experiment_id).top_n_checkpoints(top_n, sort_by, smaller_is_better)
-    if not found:
-        raise click.ClickException(f"Experiment {experiment_id} has no validated checkpoint.")
-    fetching.download(found, output_dir, quiet=quiet)
+    found = connect().get_experiment(experiment_id)
+    best = found.top_n_checkpoints(top_n, sort_by, smaller_is_better) or [
+        found.top_checkpoint(sort_by, smaller_is_better)  # says why there is none
+    ]
+    fetching.download(best, output_dir, quiet=quiet)
 
 
 @experiment.verb("download-model-def")

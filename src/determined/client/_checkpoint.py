@@ -16,7 +16,7 @@ from determined.client._enums import CheckpointSortBy, CheckpointState, Download
 from determined.client._listing import Listing
 from determined.client._metrics import Metrics, TrialMetrics
 from determined.client._session import Session
-from determined.errors import CheckpointStateException
+from determined.errors import CheckpointStateException, InvalidValue, NotFound
 
 if TYPE_CHECKING:
     from determined.store.checkpoints import CheckpointRow
@@ -290,6 +290,35 @@ def validated(found: Iterable[Checkpoint], metric: str | None) -> Listing[Checkp
     if metric is None:
         return Listing(checkpoint for checkpoint in found if checkpoint.searcher_metric is not None)
     return Listing(checkpoint for checkpoint in found if metric in (checkpoint.validation_metrics or {}))
+
+
+def beginning(found: Iterable[Checkpoint], uuid: str) -> list[Checkpoint]:
+    """The one with this id, or the only one whose id begins so; nothing if there is none."""
+    some = [checkpoint for checkpoint in found if checkpoint.uuid.startswith(uuid)]
+    if len(some) > 1 and uuid not in (checkpoint.uuid for checkpoint in some):
+        known = ", ".join(checkpoint.uuid for checkpoint in some[:3])
+        raise InvalidValue(f"Several checkpoints begin with {uuid!r}: {known}, ... Type more of it.")
+    return sorted(some, key=lambda checkpoint: len(checkpoint.uuid))[:1]
+
+
+def none_is_best(owner: str, found: Iterable[Checkpoint], metric: str | None, listing: str) -> NotFound:
+    """Why none of these checkpoints is the best, and what to type instead.
+
+    Args:
+        owner: Whose they are, such as `Trial 3`.
+        found: All of them.
+        metric: What they were to be compared by; None is the searcher metric.
+        listing: The command that lists them.
+    """
+    measured = {name for checkpoint in found for name in checkpoint.validation_metrics or {}} - {"batches", "epochs"}
+    if not measured:
+        return NotFound(f"{owner} has no validated checkpoint. See what it has: {listing}")
+    sought = "the searcher metric" if metric is None else repr(metric)
+    advice = f"--sort-by {min(measured)} --smaller-is-better true, or false (sort_by= and smaller_is_better= in Python)"
+    return NotFound(
+        f"{owner} has no checkpoint that was validated by {sought}, but by {', '.join(sorted(measured))}. "
+        f"Choose with: {advice}"
+    )
 
 
 def storage_of(uuid: str, config: Mapping[str, Any] | None) -> Storage:

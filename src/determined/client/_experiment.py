@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from determined.client import _actions, _files, _retention, _sorting, _store
-from determined.client._checkpoint import Checkpoint, all_checkpoints, find_checkpoints, validated
+from determined.client._checkpoint import Checkpoint, all_checkpoints, find_checkpoints, none_is_best, validated
 from determined.client._enums import CheckpointSortBy, ExperimentState, OrderBy, TrialSortBy
 from determined.client._listing import Listing, frame
 from determined.client._session import Session
 from determined.client._trial import Trial
-from determined.errors import NotFound, Refused
+from determined.errors import Refused
 
 if TYPE_CHECKING:
     import pandas
@@ -252,7 +252,7 @@ class Experiment:
         """Its best checkpoint, by the searcher metric or by the one given.
 
         Raises:
-            NotFound: None was validated.
+            NotFound: None was validated by that metric.
 
         Example::
 
@@ -260,9 +260,8 @@ class Experiment:
         """
         found = self.top_n_checkpoints(1, sort_by, smaller_is_better)
         if not found:
-            raise NotFound(
-                f"Experiment {self.id} has no validated checkpoint. See what it has: det checkpoint ls {self.id}"
-            )
+            listing = f"det checkpoint ls {self.id}"
+            raise none_is_best(f"Experiment {self.id}", self.list_checkpoints(), sort_by, listing)
         return found[0]
 
     def top_n_checkpoints(

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined.client import _actions, _logs, _sorting
-from determined.client._checkpoint import Checkpoint, all_checkpoints, find_checkpoints, validated
+from determined.client._checkpoint import (
+    Checkpoint,
+    all_checkpoints,
+    beginning,
+    find_checkpoints,
+    none_is_best,
+    validated,
+)
 from determined.client._enums import CheckpointSortBy, LogLevel, OrderBy, TrialState
 from determined.client._listing import Listing
 from determined.client._logs import LogEntry
@@ -390,7 +397,7 @@ class Trial:
         Args:
             latest: The one furthest in training.
             best: The best by the searcher metric, or by `sort_by`.
-            uuid: This one.
+            uuid: This one, by its id or by as much of its beginning as only it has.
             sort_by: A validation metric, with `best`.
             smaller_is_better: Which values of it are better.
 
@@ -406,14 +413,17 @@ class Trial:
         if sort_by is not None and not best:
             raise AssertionError("sort_by and smaller_is_better go with best=True.")
         if uuid is not None:
-            found = [checkpoint for checkpoint in self.all_checkpoints() if checkpoint.uuid == uuid]
+            found: Sequence[Checkpoint] = beginning(self.all_checkpoints(), uuid)
         elif latest:
             found = self.list_checkpoints(CheckpointSortBy.BATCH_NUMBER, OrderBy.DESC)
         else:
             found = validated(self.list_checkpoints(*_sorting.best_by(sort_by, smaller_is_better)), sort_by)
         if not found:
-            what = f"checkpoint {uuid}" if uuid else "validated checkpoint" if best else "checkpoint"
-            raise NotFound(f"Trial {self.id} has no {what}. See what it has: det checkpoint ls -t {self.id}")
+            listing = f"det checkpoint ls -t {self.id}"
+            if best:
+                raise none_is_best(f"Trial {self.id}", self.list_checkpoints(), sort_by, listing)
+            what = f"checkpoint {uuid}" if uuid else "checkpoint"
+            raise NotFound(f"Trial {self.id} has no {what}. See what it has: {listing}")
         return found[0]
 
     # What can be asked of it.

@@ -138,6 +138,24 @@ def test_choosing_a_checkpoint_in_two_ways_is_refused(history: History, runs: De
         trial.select_checkpoint(uuid="abc")
 
 
+def test_the_beginning_of_an_id_is_enough(history: History, runs: Determined) -> None:
+    """7.3, P-84: lists show eight characters of an id on a terminal, so these have to do."""
+    trial = runs.get_trial(history.run(checkpoints=range(1, 18)).trial_id)  # more than first letters
+    uuids = [checkpoint.uuid for checkpoint in trial.all_checkpoints()]
+    assert trial.select_checkpoint(uuid=uuids[7][:18]).uuid == uuids[7]
+    common = next(c for c in "0123456789abcdef" if sum(uuid[0] == c for uuid in uuids) > 1)
+    with pytest.raises(ValueError, match="Several checkpoints begin with"):
+        trial.select_checkpoint(uuid=common)
+
+
+def test_a_best_one_that_there_is_not_says_by_what_there_is(history: History, runs: Determined) -> None:
+    """7.3: a metric that was not measured is named, with those that were."""
+    run = history.run(validation={1: {"loss": 0.5, "f1": 0.25}}, checkpoints=[1])
+    for owner in (runs.get_trial(run.trial_id), runs.get_experiment(run.experiment_id)):
+        with pytest.raises(errors.NotFound, match=r"validated by 'accuracy', but by f1, loss.*--sort-by f1"):
+            owner.top_checkpoint("accuracy", smaller_is_better=False)
+
+
 def test_stop_asks_the_process_to_leave(history: History, runs: Determined) -> None:
     """A run of `python train.py` is asked through its row to checkpoint and leave; one that has ended is left alone."""
     run = history.run(state="RUNNING")
