@@ -16,11 +16,15 @@ from determined.cli.render import show_yaml
 
 EDIT = "determined.cli.experiment_edit"
 LATE = {
+    "activate": Late(f"{EDIT}:activate", "Let experiments run."),
+    "pause": Late(f"{EDIT}:pause", "Have trials checkpoint and wait."),
+    "cancel": Late(f"{EDIT}:cancel", "Have trials checkpoint and end."),
+    "kill": Late(f"{EDIT}:kill", "End trials now."),
     "archive": Late(f"{EDIT}:archive", "Hide experiments from lists."),
     "unarchive": Late(f"{EDIT}:unarchive", "Show archived experiments again."),
     "delete": Late(f"{EDIT}:delete", "Delete experiments with their checkpoints."),
     "undelete": Late(f"{EDIT}:undelete", "Bring a deleted experiment back."),
-    "set": Late(f"{EDIT}:set_group", "Change name, description or notes."),
+    "set": Late(f"{EDIT}:set_group", "Change name, description, notes or what is kept."),
     "label": Late(f"{EDIT}:label", "Add and remove labels."),
     "move": Late(f"{EDIT}:move", "Move an experiment to another project."),
     "validate": Late("determined.cli.config_file:validate", "Check an experiment file."),

@@ -1,4 +1,4 @@
-"""`det experiment archive, delete, set, label, move`: changing experiments."""
+"""`det experiment pause, archive, delete, set, label, move`: changing experiments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from determined.cli import options
+from determined.cli import options, tables
 from determined.cli.connection import connect
 from determined.cli.groups import HELP_NAMES, Group
 from determined.cli.render import size
@@ -19,6 +19,25 @@ experiments = click.argument("ids", metavar="ID[,ID]...", type=options.Ids(), na
 def _each(ids: tuple[list[int], ...]) -> list[Any]:
     client = connect()
     return [client.get_experiment(number) for part in ids for number in part]
+
+
+def _action(name: str, done: str, about: str) -> click.Command:
+    """A command that asks something of running experiments, or says who could do it."""
+
+    @click.command(name, context_settings=HELP_NAMES, help=about)
+    @experiments
+    def act(ids: tuple[list[int], ...]) -> None:
+        for experiment in _each(ids):
+            getattr(experiment, name)()
+            say(f"{done} experiment {experiment.id}")
+
+    return act
+
+
+activate = _action("activate", "Activated", "Let experiments run. Needs a controller.")
+pause = _action("pause", "Paused", "Have trials checkpoint and wait. Needs a controller.")
+cancel = _action("cancel", "Canceled", "Have trials checkpoint and end. Needs a controller.")
+kill = _action("kill", "Killed", "End trials now. Needs a controller.")
 
 
 @click.command(context_settings=HELP_NAMES)
@@ -75,7 +94,7 @@ def move(experiment_id: int, workspace: str, project: str) -> None:
 
 @click.group("set", cls=Group)
 def set_group() -> None:
-    """Change what an experiment is called, and what is said about it."""
+    """Change what an experiment is called, what is said about it, and what is kept of it."""
 
 
 @set_group.verb("name")
@@ -105,6 +124,32 @@ def set_notes(experiment_id: int, text: str | None) -> None:
         notes = text if text is not None else standard_input.read()
     connect().get_experiment(experiment_id).set_notes(notes)
     say(f"Set the notes of experiment {experiment_id}")
+
+
+@set_group.verb("gc-policy")
+@options.experiment_id
+@click.option("--save-experiment-best", type=click.IntRange(min=0), required=True, metavar="N", help="Of all trials.")
+@click.option("--save-trial-best", type=click.IntRange(min=0), required=True, metavar="N", help="Of each trial.")
+@click.option("--save-trial-latest", type=click.IntRange(min=0), required=True, metavar="N", help="Of each trial.")
+@options.yes
+def set_gc_policy(
+    experiment_id: int, save_experiment_best: int, save_trial_best: int, save_trial_latest: int, yes: bool
+) -> None:
+    """Remove the checkpoints that this policy does not keep. Registered ones stay."""
+    experiment, policy = (
+        connect().get_experiment(experiment_id),
+        (save_experiment_best, save_trial_best, save_trial_latest),
+    )
+    unwanted = experiment.apply_retention(*policy, dry_run=True)
+    if not unwanted.removed:
+        say(f"Nothing of experiment {experiment_id} has to go.")
+        return
+    tables.checkpoints([one for one in experiment.all_checkpoints() if one.uuid in unwanted.removed]).show()
+    ask(f"Delete these {len(unwanted.removed)} checkpoints ({size(unwanted.size)})?", yes=yes)
+    done = experiment.apply_retention(*policy)
+    say(f"Deleted {len(done.removed)} checkpoints ({size(done.size)}).")
+    if done.in_use:
+        say(f"In use, so they stay: {', '.join(done.in_use)}")
 
 
 @click.group(cls=Group)

@@ -167,6 +167,14 @@ def download(trial_id: int, output_dir: str | None, quiet: bool, **which: Any) -
     fetching.download_one(chosen, output_dir, quiet=quiet)
 
 
+@trial.verb("kill")
+@options.trial_id
+def kill(trial_id: int) -> None:
+    """Stop a trial now, without a last checkpoint. Needs a controller."""
+    connect().get_trial(trial_id).kill()
+    terminal.say(f"Killed trial {trial_id}")
+
+
 @trial.verb("stop")
 @click.argument(
     "ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True, shell_complete=options.trial_ids

@@ -183,6 +183,32 @@ def test_waiting_for_a_paused_one_is_an_error(det: Det, history: History) -> Non
     assert "paused" in det("e", "wait", experiment, code=1).stderr
 
 
+@pytest.mark.parametrize("action", ["activate", "pause", "cancel", "kill"])
+def test_what_only_a_controller_can_do_is_refused_with_the_reason(action: str, det: Det, history: History) -> None:
+    """P-98, 6.2: nobody can pause a plain run, and that is said; what has ended already is no error for a submitted."""
+    run = history.run("one")
+    assert f"no controller can {action} it" in det("e", action, run.experiment_id, code=1).stderr
+    ended = history.experiment("two", state="PAUSED" if action == "pause" else "CANCELED", unmanaged=False)
+    done = {"pause": "Paused", "cancel": "Canceled", "kill": "Killed"}
+    if action in done:
+        assert det("e", action, ended).stderr == f"{done[action]} experiment {ended}\n"
+
+
+def test_a_policy_shows_what_would_go_and_asks(det: Det, history: History) -> None:
+    """6.2, 4.9: `e set gc-policy` lists what would go, asks, and applies; all three numbers are needed."""
+    run = history.run("one", validation={1: 0.5, 2: 0.1, 3: 0.3}, checkpoints=[1, 2, 3])
+    words = ["e", "set", "gc-policy", run.experiment_id, "--save-experiment-best", 1, "--save-trial-best", 0]
+    det(*words, code=2)
+    words += ["--save-trial-latest", 1]
+    refused = det(*words, typed="n\n", code=1)
+    assert run.checkpoints[1] in refused.stdout
+    assert not {run.checkpoints[2], run.checkpoints[3]} & set(refused.stdout.split())
+    assert "Deleted 1 checkpoint" in det(*words, "--yes").stderr
+    listed = json.loads(det("c", "ls", run.experiment_id, "--json").stdout)
+    assert {row["uuid"] for row in listed if row["state"] == "COMPLETED"} == {run.checkpoints[2], run.checkpoints[3]}
+    assert "Nothing" in det(*words).stderr
+
+
 def test_names_descriptions_notes_and_labels_are_changed(det: Det, history: History) -> None:
     """6.2: `e set` and `e label`."""
     number = history.run("one").experiment_id

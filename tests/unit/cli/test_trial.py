@@ -196,6 +196,11 @@ def test_a_running_trial_is_asked_to_stop(det: Det, history: History) -> None:
         assert attempts.signals(conn, going.attempt.allocation_id) is Signal.PREEMPT
 
 
+def test_a_plain_run_is_not_killed(det: Det, run: Run) -> None:
+    """P-98, 6.3: `t kill` says why nobody can."""
+    assert "no controller can kill it" in det("t", "kill", run.trial_id, code=1).stderr
+
+
 def test_curves_are_drawn_in_the_terminal(det: Det, history: History, run: Run) -> None:
     """Without -m the searcher metric is drawn, of training and validation if both have it; piped it is ASCII."""
     text = det("t", "plot", run.trial_id).stdout
