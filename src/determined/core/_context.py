@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import logging
 import os
@@ -123,8 +124,11 @@ class Context:
             heartbeat = self._heartbeat
             steps.append(lambda: heartbeat.close(error, was_asked_to_stop=self.preempt.was_acknowledged))
         steps.append(self._shipper.close)
-        steps += [self._link.close, self._stacks.restore, self.preempt.close]
-        first = _run_all(steps)
+        steps += [self._link.close, self._stacks.restore]
+        try:
+            first = _run_all(steps)
+        finally:  # also after a second Ctrl-C, which cuts the steps short
+            self.preempt.close()
         if first is not None and exc_type is None:
             raise first
 
@@ -385,21 +389,25 @@ class _StackSignal:
     def install(self) -> None:
         if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGUSR1"):
             return
+        faulthandler.unregister(signal.SIGUSR1)  # else one whose handler was replaced since would make ours do nothing
         self._before = signal.signal(signal.SIGUSR1, self._show_others)
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=False, chain=True)
         self._is_installed = True
 
     def restore(self) -> None:
-        if self._is_installed:
+        if not self._is_installed or threading.current_thread() is not threading.main_thread():
+            return
+        self._is_installed = False
+        if signal.getsignal(signal.SIGUSR1) == self._show_others:  # else somebody came after us: leave theirs alone
             faulthandler.unregister(signal.SIGUSR1)
             signal.signal(signal.SIGUSR1, signal.SIG_DFL if self._before is None else self._before)
-            self._is_installed = False
 
     def _show_others(self, number: int, frame: types.FrameType | None) -> None:
         frames = sys._current_frames()
         for thread in threading.enumerate():
             if thread is not threading.main_thread() and thread.ident in frames:
                 stack = "".join(traceback.format_stack(frames[thread.ident]))
-                os.write(2, f"\nThread {thread.name} (most recent call last):\n{stack}".encode(errors="replace"))
+                with contextlib.suppress(OSError):  # stderr may be closed, or a pipe that nobody reads
+                    os.write(2, f"\nThread {thread.name} (most recent call last):\n{stack}".encode(errors="replace"))
         if callable(self._before):
             self._before(number, frame)

@@ -5,6 +5,7 @@ The answer comes from a signal to this process or from the link. What to do abou
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
 import os
@@ -247,7 +248,8 @@ class _StopSignals:
         self._speaks = speaks
         self._previous: dict[int, Any] = {}
         self._holds = False
-        self._held: int | None = None
+        self._is_over = False
+        self._held: list[int] = []
 
     def install(self) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -261,31 +263,56 @@ class _StopSignals:
         self._holds = True
 
     def restore(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number, previous in self._previous.items():
-            if signal.getsignal(number) == self._handle:  # else somebody came after us: leave theirs alone
-                signal.signal(number, signal.SIG_DFL if previous is None else previous)
-        self._previous.clear()
-        held, self._held = self._held, None
-        if held is not None:
-            signal.raise_signal(held)
+        self._is_over = True
+        # Where somebody came after us, theirs stays; it has seen what is held, and only the one before us has not.
+        ours = {number for number in self._previous if self._is_ours(number)}
+        if threading.current_thread() is threading.main_thread():
+            for number in ours:
+                self._give_back(number)
+        held, self._held = self._held, []
+        for number in held:
+            if number in ours:
+                signal.raise_signal(number)
+            else:
+                self._pass_on(number, None)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._is_over:
+            self._pass_on(number, frame)
+            return
         again = self.received
         self.received = True
-        previous = self._previous.get(number)
         if number == signal.SIGINT and again:
-            signal.signal(number, signal.SIG_DFL if previous is None else previous)
+            self._give_back(number)
             signal.raise_signal(number)
             return
         if self._speaks and not again:
-            # No logging here: the interrupted code may hold a lock of it.
-            text = "Leaving once everything is written." if self._holds else STOPPING
-            os.write(2, f"\n{text}{' Ctrl-C again stops at once.' if number == signal.SIGINT else ''}\n".encode())
-        if self._holds:
-            if not again:  # to one that stops already, a second request says nothing new
-                self._held = number
-            return
-        if callable(previous) and previous is not signal.default_int_handler:
+            self._say(number)
+        if not self._holds:
+            previous = self._previous.get(number)
+            if callable(previous) and previous is not signal.default_int_handler:
+                previous(number, frame)
+        elif number not in self._held and (self._held or not again):  # one that stops already hears nothing new
+            self._held.append(number)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        """Do as the one before us would, where a handler that came after us, or a close in a thread, left us in."""
+        previous = self._previous.get(number)
+        if self._is_ours(number):
+            self._give_back(number)
+            signal.raise_signal(number)
+        elif callable(previous):
             previous(number, frame)
+
+    def _is_ours(self, number: int) -> bool:
+        return signal.getsignal(number) == self._handle
+
+    def _give_back(self, number: int) -> None:
+        previous = self._previous.get(number)
+        signal.signal(number, signal.SIG_DFL if previous is None else previous)
+
+    def _say(self, number: int) -> None:
+        text = "Leaving once everything is written." if self._holds else STOPPING
+        text += " Ctrl-C again stops at once." if number == signal.SIGINT else ""
+        with contextlib.suppress(OSError):  # stderr may be closed, or a pipe that nobody reads
+            os.write(2, f"\n{text}\n".encode())  # no logging here: the interrupted code may hold a lock of it

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -255,6 +257,42 @@ def test_signals_are_given_back() -> None:
     with core.init():
         assert signal.getsignal(signal.SIGTERM) is not before[signal.SIGTERM]
     assert {n: signal.getsignal(n) for n in before} == before
+
+
+def test_a_handler_that_the_script_sets_stays() -> None:
+    """C-09: what a script makes of SIGUSR1 within the block is its own, and stays after it."""
+    heard: list[int] = []
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        with core.init():
+            signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert heard == [signal.SIGUSR1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_another_thread_may_close() -> None:
+    """Contract 1.3: `close()` works wherever it is called, though only the main thread can set handlers."""
+    failures: list[BaseException] = []
+    before = signal.getsignal(signal.SIGUSR1)
+    context = core.init().start()
+
+    def close() -> None:
+        try:
+            context.close()
+        except BaseException as failed:
+            failures.append(failed)
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    closing.join()
+    for number in (signal.SIGTERM, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.unregister(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, before)
+    assert failures == []
 
 
 def test_environment_is_left_alone() -> None:

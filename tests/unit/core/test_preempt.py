@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from types import FrameType
 
 import pytest
 
@@ -246,3 +248,86 @@ def test_an_ignored_signal_stays_ignored() -> None:
         context.close()
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def heard() -> Iterator[list[str]]:
+    """What the handlers heard that a script had for SIGTERM and SIGUSR2 before any context."""
+    names: list[str] = []
+    numbers = (signal.SIGTERM, signal.SIGUSR2)
+    before = [signal.signal(number, lambda n, _: names.append(signal.Signals(n).name)) for number in numbers]
+    yield names
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def test_each_kind_of_signal_that_waits_is_delivered(heard: list[str]) -> None:
+    """Decision 3: while a context closes nothing is cut off, and no request to stop is lost for another one."""
+    context = PreemptContext().start()
+    context.hold()
+    for number in (signal.SIGUSR2, signal.SIGTERM, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+    assert heard == []
+    context.close()
+    assert heard == ["SIGUSR2", "SIGTERM"]
+
+
+def test_a_handler_that_came_later_hears_a_waiting_signal_once(heard: list[str]) -> None:
+    """Issue: a script that wraps our handler is not called a second time; the handler before ours still is."""
+    context = PreemptContext().start()
+    ours, outer = signal.getsignal(signal.SIGTERM), list[int]()
+    assert callable(ours)
+
+    def wrap(number: int, frame: FrameType | None) -> None:
+        outer.append(number)
+        ours(number, frame)
+
+    signal.signal(signal.SIGTERM, wrap)
+    context.hold()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert (len(outer), heard) == (1, [])
+    context.close()
+    assert (len(outer), heard) == (1, ["SIGTERM"])
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert (len(outer), heard) == (2, ["SIGTERM", "SIGTERM"])
+
+
+def test_contexts_that_close_in_the_order_they_opened_swallow_nothing(heard: list[str]) -> None:
+    """Issue: after the last close a signal does what it did before the first start."""
+    first, second = PreemptContext().start(), PreemptContext().start()
+    first.close()
+    second.close()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert heard == ["SIGTERM"]
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("while_closing", [False, True])
+def test_a_context_closed_by_another_thread_swallows_nothing(while_closing: bool, heard: list[str]) -> None:
+    """Issue: only the main thread can give handlers back, so the next signal does."""
+    context = PreemptContext().start()
+    context.hold()
+    if while_closing:
+        os.kill(os.getpid(), signal.SIGTERM)
+    closing = threading.Thread(target=context.close)
+    closing.start()
+    closing.join()
+    if not while_closing:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert eventually(lambda: heard == ["SIGTERM"])
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_is_heard_without_a_stderr(preempt: PreemptContext) -> None:
+    """Decision 3: that nobody reads what is said about it does not turn a request to stop into a crash."""
+    stderr = os.dup(2)
+    os.close(2)
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+    assert preempt.should_preempt() is True
