@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from determined import core
@@ -58,7 +57,6 @@ class Fit:
     bar: Bar
     saves_async: bool = False
     measures_throughput: bool = False
-    finish_batch: Callable[[int], None] | None = None
     events_synced: float = 0.0  # when, by the monotonic clock
     searcher_metric: str | None = None
     validates_first: bool = False

@@ -79,7 +79,7 @@ def train_window(fit: Fit) -> None:
     train_batch, add = trial.train_batch, fit.window.add
     to_device = context.to_device if context.auto_to_device else None
     accumulating = context.gradients.accumulating() if fit.spares_communication else None
-    is_update, profiler, finish_batch = context.gradients.is_update, context.profiler, fit.finish_batch
+    is_update, profiler, finish_batch = context.gradients.is_update, context.profiler, context.finish_batch()
     should_preempt, batch_length = fit.core.preempt.should_preempt, _batch_length(fit)
     stop_at, stops_at_epochs = fit.plan.next_stop(progress.batches_trained), fit.plan.stops_at_epochs
 

@@ -214,7 +214,6 @@ class Trainer:
                 bar=bar,
                 saves_async=saves_async,
                 measures_throughput=profiles,
-                finish_batch=context.finish_batch(),
                 searcher_metric=_searcher(context).get("metric"),
                 validates_first=step_zero_validation and progress.batches_trained == 0 and plan.length > 0,
             )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from determined.pytorch import LRScheduler
+from determined.pytorch import Batch, LRScheduler
 from determined.pytorch._lr_scheduler import count_steps, stepping
+from tests.trials import Run, train
 from tests.unit.pytorch import contexts as _contexts  # noqa: F401  # has torch settle down first
 
 EPOCH = LRScheduler.StepMode.STEP_EVERY_EPOCH
@@ -119,3 +120,11 @@ def test_a_real_scheduler_decays():
         step(batch_idx)
         rates.append(optimizer.param_groups[0]["lr"])
     assert rates == [1.0, 0.5, 0.5, 0.25]
+
+
+def test_a_scheduler_wrapped_when_training_starts_steps():
+    """3.13: a scheduler that comes later than the constructor is not forgotten, as little as a reducer is."""
+    scheduler, run = Counter(), Run([])
+    hooks = {"on_training_start": lambda: run.context.wrap_lr_scheduler(scheduler, BATCH)}
+    train(run=run, hooks=hooks, max_length=Batch(3))
+    assert scheduler.steps == 3
