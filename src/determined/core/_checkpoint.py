@@ -97,7 +97,7 @@ class CheckpointContext:
 
         Raises:
             RuntimeError: Not the chief and not `shard`; or ranks offer different files, or metadata, under one name.
-            ValueError: The metadata lacks `steps_completed`.
+            ValueError: The metadata lacks `steps_completed`, or it is no whole number.
         """
         if shard:
             return self._upload_shards(lambda: self._offer(ckpt_dir, metadata, selector), ckpt_dir)
@@ -229,9 +229,10 @@ class CheckpointContext:
 
     def _checked(self, metadata: Mapping[str, Any] | None) -> dict[str, Json]:
         """The metadata as it will be stored; refused here, before any byte is written."""
-        checked = plain(dict(metadata or {}), "checkpoint metadata")
-        assert isinstance(checked, dict)
-        if "steps_completed" not in checked and (checked or self._needs_metadata):
+        checked = _plain_metadata(metadata)
+        if "steps_completed" in checked:
+            checked["steps_completed"] = _whole(checked["steps_completed"])
+        elif checked or self._needs_metadata:
             raise ValueError(
                 f"The checkpoint's metadata holds {sorted(checked)} but no steps_completed. "
                 'Add it, for example {"steps_completed": 100}.'
@@ -269,8 +270,7 @@ class CheckpointContext:
     ) -> _sharding.Offer:
         if ckpt_dir is None and selector is not None:
             raise RuntimeError("upload(None, selector=...): a selector needs a directory to select from.")
-        checked = plain(dict(metadata or {}), "checkpoint metadata")
-        assert isinstance(checked, dict)
+        checked = _plain_metadata(metadata)
         if ckpt_dir is None:
             return _sharding.Offer(None, metadata=checked)
         root = _directory(ckpt_dir)
@@ -417,6 +417,25 @@ def _directory(path: os.PathLike[str] | str) -> Path:
 def _selected(root: Path, selector: Selector | None) -> set[str]:
     """The wanted paths of a directory. `metadata.json` at its root is ours: it is written anew from the metadata."""
     return {path for path in artifacts.list_tree(root) if path != METADATA and (selector is None or selector(path))}
+
+
+def _plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Json]:
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise TypeError(f"A checkpoint's metadata is a dict, not {type(metadata).__name__}: {metadata!r}.")
+    checked = plain(metadata or {}, "checkpoint metadata")
+    assert isinstance(checked, dict)
+    return checked
+
+
+def _whole(steps: Json) -> int:
+    """The number of steps, which is what checkpoints are told apart and ordered by."""
+    if isinstance(steps, float) and steps.is_integer():
+        return int(steps)
+    if isinstance(steps, bool) or not isinstance(steps, int):
+        raise ValueError(
+            f"steps_completed in the checkpoint's metadata is {steps!r}; expected the number of steps as an int."
+        )
+    return steps
 
 
 def _digest(path: Path) -> str:

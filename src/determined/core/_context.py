@@ -189,6 +189,11 @@ def init(
         with determined.core.init() as context:
             context.train.report_validation_metrics(steps_completed=1, metrics={"accuracy": 0.9})
     """
+    if distributed is not None and not isinstance(distributed, DistributedContext):
+        raise TypeError(
+            f"distributed is {distributed!r}, a {type(distributed).__name__}. Pass a DistributedContext, for example "
+            "core.DistributedContext.from_torch_distributed()."
+        )
     info = get_cluster_info()
     if distributed is None and (slots := _slots(info)) > 1:
         raise ValueError(

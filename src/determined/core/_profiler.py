@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import logging
+import math
 import socket
 import threading
 import time
@@ -48,7 +49,7 @@ class ProfilerContext:
             sampling_interval: Seconds between samples, at least 0.1.
             samples_per_report: How many samples are averaged into one report.
         """
-        if not isinstance(sampling_interval, (int, float)) or sampling_interval < SHORTEST_INTERVAL:
+        if not isinstance(sampling_interval, (int, float)) or not SHORTEST_INTERVAL <= sampling_interval < math.inf:
             raise ValueError(
                 f"sampling_interval is {sampling_interval!r}; expected at least {SHORTEST_INTERVAL} seconds."
             )

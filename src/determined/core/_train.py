@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 import math
+import numbers
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -108,7 +109,7 @@ class TrainContext:
 
     def report_progress(self, progress: float) -> None:
         """Say how much of the training is done, from 0.0 to 1.0."""
-        if not isinstance(progress, (int, float)) or not 0 <= progress <= 1:
+        if not isinstance(progress, numbers.Real) or not 0 <= progress <= 1:  # numpy's numbers are real ones too
             raise ValueError(f"report_progress({progress!r}): expected a number from 0 to 1, the finished fraction.")
         if self._may_report("report_progress"):
             logger.debug("report_progress(%s)", progress)

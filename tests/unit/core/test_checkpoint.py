@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy
 import pytest
+import torch
 
 from determined import artifacts, core, errors
 from determined.artifacts import Storage
@@ -142,6 +145,27 @@ def test_metadata_says_how_far_training_was(
     with pytest.raises(ValueError, match="no steps_completed"), checkpoints.store_path(metadata):
         pytest.fail("the block must not run")
     assert not root.exists() or tree(root) == {}
+
+
+@pytest.mark.parametrize("steps", ["5", None, 1.5, float("nan"), float("inf"), True, [5]])
+def test_steps_are_a_whole_number(steps: object, checkpoints: CheckpointContext, root: Path, tmp_path: Path) -> None:
+    """C-35: what the store could not record afterwards is a ValueError with its value, before a byte is written."""
+    with pytest.raises(ValueError, match=re.escape(f"is {steps!r}; expected the number of steps")):
+        checkpoints.upload(fill(tmp_path / "source", f="1"), {"steps_completed": steps})
+    assert not root.exists() or tree(root) == {}
+
+
+@pytest.mark.parametrize("steps", [numpy.int64(5), 5.0, torch.tensor(5)])
+def test_steps_may_come_from_a_computation(steps: object, checkpoints: CheckpointContext, tmp_path: Path) -> None:
+    """Contract 3.2: a whole number is stored as one, however the script had it."""
+    storage_id = checkpoints.upload(fill(tmp_path / "source", f="1"), {"steps_completed": steps})
+    assert repr(checkpoints.get_metadata(storage_id)) == "{'steps_completed': 5}"
+
+
+def test_metadata_is_a_dict(checkpoints: CheckpointContext, tmp_path: Path) -> None:
+    """Contract 3.1: anything else is a TypeError that shows it."""
+    with pytest.raises(TypeError, match=r"metadata is a dict, not list: \['steps_completed'\]"):
+        checkpoints.upload(fill(tmp_path / "source", f="1"), ["steps_completed"])  # type: ignore[arg-type]
 
 
 def test_a_managed_trial_needs_metadata(root: Path, tmp_path: Path) -> None:

@@ -295,6 +295,12 @@ def test_another_thread_may_close() -> None:
     assert failures == []
 
 
+def test_distributed_is_a_distributed_context() -> None:
+    """Contract 1.1: something else is a TypeError that says what to pass."""
+    with pytest.raises(TypeError, match=r"distributed is True, a bool.*from_torch_distributed"):
+        core.init(distributed=True)  # type: ignore[arg-type]
+
+
 def test_environment_is_left_alone() -> None:
     """Opening a context sets no variables."""
     before = dict(os.environ)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import threading
 import time
@@ -41,7 +42,7 @@ def test_one_report_per_group() -> None:
     assert set(values["network"]) == {"net_throughput_sent", "net_throughput_recv"}  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("arguments", [(0.05,), (1, 0), (1, 1.5), (1, True), ("1",)])
+@pytest.mark.parametrize("arguments", [(0.05,), (1, 0), (1, 1.5), (1, True), ("1",), (math.nan,), (math.inf,)])
 def test_arguments_are_checked(arguments: tuple[object, ...]) -> None:
     """C-66: an interval under 0.1 s, or samples that are no whole number from 1, is a ValueError."""
     with pytest.raises(ValueError, match="expected"):

@@ -75,7 +75,8 @@ def test_progress_is_a_fraction(progress: object) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
         case.train.report_progress(progress)  # type: ignore[arg-type]
     case.train.report_progress(1)
-    assert [r.progress for r in case.finish().of(ProgressReport)] == [1.0]
+    case.train.report_progress(np.float32(0.5))
+    assert [r.progress for r in case.finish().of(ProgressReport)] == [1.0, 0.5]
 
 
 def test_best_validation_starts_unknown_and_follows_the_searcher_metric() -> None:
