@@ -26,6 +26,11 @@ logger = logging.getLogger("determined.pytorch")
 KEPT_BATCHES = 1000
 """How many batches of a window `batch_metrics` goes back. Longer windows keep the last ones; averages cover all."""
 
+NO_BATCH = (
+    "The validation data loader gave no batch on any rank. Look at build_validation_data_loader(): the dataset is "
+    "empty, or drop_last drops its only batch."
+)
+
 
 class Collective(Protocol):
     """What is needed of `core.DistributedContext`."""
@@ -185,10 +190,7 @@ class ValidationPass:
         parts = _meet(self._ranks, rows, reducers, for_training=False, plan=evaluation_reducer)
         filled = [part for part in parts if part.batches]
         if not filled:
-            raise RuntimeError(
-                "The validation data loader gave no batch on any rank. Look at build_validation_data_loader(): the "
-                "dataset is empty, or drop_last drops its only batch."
-            )
+            raise RuntimeError(NO_BATCH)
         names = _agreed_names(parts)
         methods = _prepare_metrics_reducers(parts[0].plan, names)
         metrics = {name: self._reduce(name, methods[name], _column(name, filled)) for name in names}

@@ -111,6 +111,7 @@ def training_stream(
 
     Raises:
         RuntimeError: A loader that is not ours, while the check is on.
+        TypeError: Something that cannot be iterated over.
         ValueError: A loader without a single batch, or one that differs between ranks.
     """
     own = _own_length(loader, size)
@@ -134,7 +135,7 @@ def validation_loader(loader: Any, *, seed: int, rank: int = 0, size: int = 1, i
 
     Raises:
         RuntimeError: A loader that is not ours, while the check is on.
-        TypeError: One that is used up after the first validation.
+        TypeError: One that is used up after the first validation, or cannot be iterated over at all.
     """
     if isinstance(loader, DataLoader):
         return loader.shard(seed=seed, num_replicas=size, rank=rank)
@@ -150,6 +151,11 @@ def validation_loader(loader: Any, *, seed: int, rank: int = 0, size: int = 1, i
 def _check_ours(loader: Any, method: str, is_checked: bool) -> None:
     if is_checked:
         raise RuntimeError(_dataset_repro_warning(method, loader))
+    if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
+        raise TypeError(
+            f"{method}() returned {'None' if loader is None else f'a {type(loader).__name__}'}, which holds no "
+            "batches. Return a data loader."
+        )
 
 
 def _dataset_repro_warning(fn: str, data_obj: Any, is_deepspeed_trial: bool = False) -> str:

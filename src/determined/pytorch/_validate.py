@@ -12,8 +12,9 @@ import torch
 from determined import errors
 from determined.pytorch import _rng
 from determined.pytorch._callback import Callbacks
+from determined.pytorch._data import DataLoader
 from determined.pytorch._gradients import DistributedModel
-from determined.pytorch._metrics import ValidationPass, ValidationResult, reduce_full_dataset
+from determined.pytorch._metrics import NO_BATCH, ValidationPass, ValidationResult, reduce_full_dataset
 from determined.pytorch._stream import validation_loader
 from determined.pytorch._trial import PyTorchTrial, is_overridden
 
@@ -45,6 +46,8 @@ class Validation:
         self._loader = validation_loader(
             loader, seed=context.get_trial_seed(), rank=rank, size=size, is_checked=context.checks_datasets
         )
+        if not self._is_full and _is_empty(loader, distributed.size):
+            raise RuntimeError(NO_BATCH)  # now, rather than after the hours that the last validation is away
         self._pass = ValidationPass(distributed, keep_outputs=callbacks.has("on_validation_epoch_end"))
         self._evaluate = None if self._is_full else evaluator(trial)
 
@@ -102,6 +105,16 @@ class Validation:
     def _set_mode(self, is_training: bool) -> None:
         for model in self._context.models:
             model.train(is_training)
+
+
+def _is_empty(loader: Any, size: int) -> bool:
+    """Whether no rank will have a batch, as far as one rank can tell: other ranks' foreign loaders may hold some."""
+    if size > 1 and not isinstance(loader, DataLoader):
+        return False
+    try:
+        return len(loader) == 0
+    except (TypeError, NotImplementedError):
+        return False
 
 
 def evaluates_full_dataset(trial: PyTorchTrial) -> bool:

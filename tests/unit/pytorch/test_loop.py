@@ -162,6 +162,14 @@ class TestData:
         ):
             train(trial={which: lambda: torch.utils.data.DataLoader(torch.ones(4, 1))})
 
+    @pytest.mark.parametrize("which", ["training_loader", "validation_loader"])
+    def test_no_loader_at_all(self, which: str) -> None:
+        """T26: with the opt-out, a forgotten return is a TypeError that names the method, before the first batch."""
+        run = Run([])
+        with pytest.raises(TypeError, match=rf"build_{which[:-7]}_data_loader\(\) returned None"):
+            train(OpenTrial, {which: lambda: None}, run=run)
+        assert not run.batches
+
     def test_a_stream_without_end_is_one_epoch(self) -> None:
         """T27: a loader without length has an epoch start, and no end."""
 

@@ -184,9 +184,24 @@ class TestReduction:
             validated([1.0], reducer)
 
     def test_no_data(self) -> None:
-        """T75: an empty validation loader is a RuntimeError that says where to look."""
+        """T75: an empty validation loader is a RuntimeError that says where to look, before anything is trained."""
+        run = Run([])
         with pytest.raises(RuntimeError, match="build_validation_data_loader"):
-            validated([])
+            train(run=run, trial={"validation_loader": lambda: DataLoader(torch.zeros(0, 1))}, hooks={})
+        assert run.hooks() == ["on_trial_startup", "on_trial_shutdown"]
+
+    def test_no_data_of_unknown_length(self) -> None:
+        """T75: a loader that does not say how long it is, and is empty, is found out in the first validation."""
+
+        class Unmeasured:
+            def __iter__(self) -> Any:
+                return iter(())
+
+        with pytest.raises(RuntimeError, match="build_validation_data_loader"):
+            train(
+                trial={"validation_loader": lambda: DataLoader(torch.zeros(1, 1), batch_sampler=Unmeasured())},
+                max_length=Batch(1),
+            )
 
     def test_the_same_names_always(self) -> None:
         """T70: differing names between validation batches are a ValueError; so it is within a training window."""
