@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from determined.core._values import as_float
 from determined.store.messages import MetricReport, Report
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def validation_tag(name: str) -> str:
 def _numeric(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in metrics.items():
         if isinstance(value, numbers.Real):
-            yield name, float(value)
+            yield name, as_float(value)
 
 
 class EventFiles:
@@ -75,7 +76,6 @@ class EventFiles:
         if self._file is None:
             from determined.core._event_file import EventFile  # numpy is loaded when there is something to write
 
-            self.path.mkdir(parents=True, exist_ok=True)
             self._file = EventFile(self.path)
         for scalar in found:
             self._file.add_scalar(*scalar)

@@ -150,6 +150,14 @@ def plain_metrics(metrics: Any) -> dict[str, Json]:
     return found
 
 
+def as_float(number: Any) -> float:
+    """A number as a float; infinite if it is a whole number that no float can hold."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
 def json_text(value: Json) -> str:
     """One line of strict JSON; NaN and the infinities are spelled as the strings "NaN", "Infinity", "-Infinity"."""
     try:

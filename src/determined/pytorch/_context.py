@@ -582,9 +582,10 @@ class PyTorchTrialContext:
         """Bring event files to where they are kept, unless switched off; other ranks bring profiles. For the loop."""
         if self._logs_to_tensorboard:
             self._writer.rotate()
-            self._core.train.upload_tensorboard_files(
-                everything if self.distributed.rank == 0 else all_but_events, rank_aware_path
-            )
+            with self._writer.tolerant():
+                self._core.train.upload_tensorboard_files(
+                    everything if self.distributed.rank == 0 else all_but_events, rank_aware_path
+                )
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
         """Have torch's profiler watch training; its traces go to the TensorBoard directory.

@@ -11,7 +11,7 @@ import numpy as np
 
 from determined.core._event_file import EventFile
 from determined.core._tensorboard import validation_tag
-from determined.core._values import BatchColumns
+from determined.core._values import BatchColumns, as_float
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -79,4 +79,4 @@ def _numeric(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             if value.ndim == 0 and value.dtype.kind in "biuf":
                 yield name, value.item()
         elif isinstance(value, (numbers.Real, np.bool_)):
-            yield name, value
+            yield name, as_float(value)

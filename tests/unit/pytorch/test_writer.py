@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from determined.core import DistributedContext
+from determined.core import DistributedContext, _event_file
 from determined.core._event_file import EventFile
 from determined.core._tensorboard import rank_aware_path
 from determined.pytorch._writer import EventWriter, all_but_events
@@ -72,6 +75,93 @@ def test_the_file_is_what_tensorboard_reads(tmp_path):
     file.flush()
     assert scalars(tmp_path) == {**expected, "ä": [(7, float("inf"))]}
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.fixture
+def full_disk(monkeypatch) -> list[int]:
+    """Every write into a file whose name says so stops half way, until the list is emptied."""
+    is_full = [1]
+
+    class Half(io.FileIO):
+        def write(self, data: Any) -> int:
+            if not is_full:
+                return super().write(data)
+            super().write(bytes(data)[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", lambda self, mode, buffering: Half(self, mode))
+    return is_full
+
+
+def test_a_full_disk_loses_nothing(tmp_path, full_disk, caplog):
+    """Decision 4: what could not be written is said once and written later, behind nothing half written."""
+    file = EventFile(tmp_path)
+    full_disk.clear()
+    file.add_scalar("a", 0.0, 0)
+    file.flush()
+    full_disk.append(1)
+    for step in (1, 2):
+        file.add_scalar("a", 1.0, step)
+        file.flush()
+    full_disk.clear()
+    file.add_scalar("a", 1.0, 3)
+    file.flush()
+    assert scalars(tmp_path) == {"a": [(0, 0.0), (1, 1.0), (2, 1.0), (3, 1.0)]}
+    assert len(caplog.messages) == 1
+    assert "No space left on device" in caplog.messages[0]
+
+
+def test_what_waits_for_the_disk_is_bounded(tmp_path, full_disk, monkeypatch):
+    """Memory stays flat however long the disk is full; the latest steps are those that are kept."""
+    monkeypatch.setattr(_event_file, "_MOST_STEPS", 10)
+    file = EventFile(tmp_path)
+    for first in range(0, 100, 4):
+        file.add_rows(["a"], first, np.zeros((4, 1)))
+        file.flush()
+    full_disk.clear()
+    file.flush()
+    assert [step for step, _ in scalars(tmp_path)["a"]] == list(range(88, 100))
+
+
+def test_odd_steps_names_and_values_are_written(tmp_path):
+    """A report of more batches than steps, a number beyond floats and a name beyond Unicode end nobody's files."""
+    file = EventFile(tmp_path)
+    for step, value in ((-2, 1.0), (0, 10**400), (1, -(10**400)), (2**62, 2.0)):
+        file.add_scalar("a", value, step)
+    file.add_scalar("\ud800", 1.0, 0)
+    file.flush()
+    assert scalars(tmp_path) == {
+        "a": [(-2, 1.0), (0, float("inf")), (1, float("-inf")), (2**62, 2.0)],
+        "?": [(0, 1.0)],
+    }
+
+
+def test_a_directory_that_cannot_be_made_stops_nobody(caplog):
+    """Decision 4: events are left out with one warning, whether it is the directory or the user's writer."""
+
+    def refuse() -> Path:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    files = EventWriter(refuse)
+    for step in (1, 2):
+        files.write("training", step, {"loss": 1.0})
+        files.rotate()
+    files.close()
+    assert len(caplog.messages) == 1
+    assert "Permission denied" in caplog.messages[0]
+
+
+def test_an_upload_that_fails_stops_nobody(monkeypatch, caplog):
+    """Data contract 6.3: an error of an upload is a warning."""
+    context = make_context()
+
+    def refuse(*_: Any) -> None:
+        raise OSError("the bucket is gone")
+
+    monkeypatch.setattr(context.core_context.train, "upload_tensorboard_files", refuse)
+    context.upload_events()
+    context.close()
+    assert "the bucket is gone" in caplog.text
 
 
 def test_the_writer_is_one_object_and_closes():
