@@ -377,6 +377,18 @@ class DirectoryDraft(Draft):
             raise OSError(e.errno, message, str(self._storage.root)) from e
 
 
+def verify_in_place(path: Path) -> None:
+    """Refuse a checkpoint's directory that differs from what its storage knows. Of one elsewhere, nobody knows.
+
+    Raises:
+        CheckpointDamaged: Its files are not the ones that were saved.
+    """
+    home = path.resolve()
+    storage = DirectoryStorage(home.parent)
+    if home.is_dir() and storage.manifest_path(home.name).is_file():
+        storage.directory(home.name)
+
+
 def _each(work: Callable[[str], FileEntry], paths: Sequence[str]) -> dict[str, FileEntry]:
     """The entry of every path. Many at a time if there are many: waiting for the disk is most of what files take."""
     if len(paths) < AT_A_TIME * 2:

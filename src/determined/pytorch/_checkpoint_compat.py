@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -82,10 +83,10 @@ def saved_counters(directory: Path, epoch_length: int) -> dict[str, int] | None:
         if "batches_trained" not in saved and "steps_completed" in saved:  # until 0.20
             batches = saved["steps_completed"]
             saved = {**saved, "batches_trained": batches, "epochs_trained": batches // epoch_length}
-        if "batches_trained" in saved:
+        if 0 <= saved.get("batches_trained", -1) <= sys.maxsize:
             return {"epochs_trained": saved["batches_trained"] // epoch_length, **saved}
         raise errors.InvalidCheckpointException(
-            f"{directory / name} holds {sorted(saved)} but no batches_trained, so it does not say how far training was."
+            f"{directory / name} holds {saved} and so no usable batches_trained: it does not say how far training was."
         )
     return None
 
@@ -163,7 +164,11 @@ def _refused_by_torch(message: str) -> str:
     if named := re.search(r"(?:Unsupported global: GLOBAL|unsupported GLOBAL) (\S+)", message):
         name = named.group(1)
         return str(refusal(name if "." in name else f"builtins.{name}"))
-    reason = message.split("Please file an issue")[0].split("WeightsUnpickler error:")[-1].strip()
+    # Around the reason, torch advises to load without its guard.
+    reason = message.split("WeightsUnpickler error:")[-1].split("Check the documentation")[0]
+    reason = reason.split("Please file an issue")[0].strip()
+    if reason.startswith("Unsupported operand"):
+        reason = f"it is not in the form that torch.save() writes ({reason})."
     return f"The file is refused, and nothing of it was run or loaded: {reason[:300]}"
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from determined import core, errors
+from determined import artifacts, core, errors
 from determined.pytorch import _checkpoint_compat
 
 logger = logging.getLogger("determined.pytorch")
@@ -63,18 +63,25 @@ def opened(core_context: core.Context, source: str) -> Iterator[Path]:
 
 
 def _storage_id(core_context: core.Context, source: str) -> str | None:
-    """The id, or None for a directory elsewhere. One that lies in the storage is verified like any other there."""
+    """The id, or None for a directory elsewhere. One that lies in a storage is verified like any other there."""
     if not _is_directory(source):
         return source
     path, storage = Path(source).resolve(), Path(core_context.checkpoint.location)
-    is_stored = path.parent == storage.resolve() and path.name in core_context.checkpoint.list()
-    return path.name if is_stored else None
+    if path.parent == storage.resolve() and path.name in core_context.checkpoint.list():
+        return path.name
+    artifacts.verify_in_place(path)
+    return None
 
 
 def _is_directory(source: str) -> bool:
     """Whether it is the path of a checkpoint. A bare name may be an id, and then it has to look like a checkpoint."""
     path = Path(source)
     if not path.is_dir():
+        if len(path.parts) > 1:
+            raise errors.CheckpointNotFound(
+                f"There is no directory {source}. Pass the directory or the id of a checkpoint that fit() wrote, or "
+                'latest_checkpoint="latest".'
+            )
         return False
     return len(path.parts) > 1 or any((path / name).is_file() for name in _checkpoint_compat.STATE_FILES)
 

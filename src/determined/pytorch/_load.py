@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import json
 import logging
@@ -15,6 +16,7 @@ from typing import Any
 
 from determined import errors
 from determined._import_path import import_from_path
+from determined.artifacts import verify_in_place
 from determined.core._context import _dummy_init
 from determined.pytorch._checkpoint_compat import modernise
 from determined.pytorch._checkpoint_read import read_state
@@ -23,8 +25,11 @@ from determined.pytorch._state import CheckpointMismatch, Models
 
 logger = logging.getLogger("determined.pytorch")
 
-# What a config says about the cluster it was for, and not about the trial.
-_OF_THE_CLUSTER = ("bind_mounts", "checkpoint_storage", "environment", "resources", "optimizations")
+# What a config says about the cluster it was for, and not about the trial: the defaults stand in its place.
+_OF_THE_CLUSTER: dict[str, Any] = {
+    "bind_mounts": [], "checkpoint_storage": {}, "environment": {}, "resources": {"slots_per_trial": 1},
+    "optimizations": {"aggregation_frequency": 1, "average_aggregated_gradients": True, "gradient_compression": False},
+}  # fmt: skip
 
 
 class CheckpointLoadContext(PyTorchTrialContext):
@@ -65,13 +70,14 @@ def load_trial_from_checkpoint_path(
     """Build the trial of a checkpoint and load its models' weights.
 
     Only tensors and plain values are read from the file; the trial's code is the copy in the checkpoint, which is
-    imported and run, unless you pass the class.
+    imported and run, unless you pass the class. A checkpoint that still lies in its storage is verified first.
 
     Args:
         path: The checkpoint's directory.
         trial_class: The trial's class. Needed if it was defined in the script that was run.
         trial_kwargs: More arguments for its constructor.
-        torch_load_kwargs: Passed to `torch.load`, for example `{"map_location": "cuda:0"}`.
+        torch_load_kwargs: Passed to `torch.load`, for example `{"map_location": "cuda:0"}`. With
+            `{"weights_only": False}` the file may run anything: that is for files you trust.
         **kwargs: The older form of `torch_load_kwargs`.
 
     Returns:
@@ -81,6 +87,7 @@ def load_trial_from_checkpoint_path(
         AssertionError: The directory says nothing about a trial.
         ValueError: The class cannot be imported from the checkpoint.
         InvalidCheckpointException: The weights do not fit, or the file holds what is not read.
+        CheckpointDamaged: Its files are not the ones that were saved.
 
     Example::
 
@@ -89,6 +96,7 @@ def load_trial_from_checkpoint_path(
     """
     load_kwargs = _load_kwargs(torch_load_kwargs, kwargs)
     home = Path(path)
+    verify_in_place(home)
     saved = _description(home)
     arguments = trial_kwargs or {}
     if saved.get("is_trainer"):
@@ -137,13 +145,16 @@ def _description(home: Path) -> dict[str, Any]:
             saved = json.loads((home / name).read_bytes())
         except ValueError as broken:
             raise errors.CheckpointDamaged(f"{home / name} is not JSON: {broken}.") from broken
+        if not isinstance(saved, dict):
+            raise errors.CheckpointDamaged(f"{home / name} holds a {type(saved).__name__}, not a dict about a trial.")
         saved["is_old"] = name == "metadata.json"
-        kind = str(saved.get("framework", "torch")) if saved["is_old"] else saved.get("trial_type")
+        kind = str(saved.get("framework", "torch") if saved["is_old"] else saved.get("trial_type"))
         if (saved["is_old"] and "torch" not in kind) or (not saved["is_old"] and kind != "PyTorchTrial"):
             logger.warning("%s is of a %s, not of a PyTorchTrial; it is loaded as if it were.", home, kind)
         return dict(saved)
+    found = "has neither load_data.json nor metadata.json" if home.is_dir() else "is not a directory"
     raise AssertionError(
-        f"{home} has neither load_data.json nor metadata.json, so there is no telling whose checkpoint it is. "
+        f"{home} {found}, so there is no telling whose checkpoint it is. "
         "Pass the directory of a checkpoint that fit() wrote, or that was downloaded with its metadata."
     )
 
@@ -174,12 +185,22 @@ def _code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) -> Iter
         yield given
         return
     with contextlib.ExitStack() as stack:
-        yield _imported(home, saved, stack)
+        try:
+            cls = _imported(home, saved, stack)
+        except SystemExit as left:
+            module, name = _spec(saved)
+            raise ValueError(
+                f"The trial class {module}:{name} cannot be imported from {home / 'code'}, whose code called "
+                f"sys.exit({left.code!r}). Import it yourself, and pass trial_class={name}."
+            ) from left
+        yield cls
 
 
 def _imported(home: Path, saved: Mapping[str, Any], stack: contextlib.ExitStack) -> type[Any]:
     module, name = _spec(saved)
     try:
+        if not (module and name):
+            raise LookupError("the checkpoint does not name it")
         if module == "__main__":
             return _found(sys.modules["__main__"], name)  # the script that was run may be the one that runs
         stack.enter_context(import_from_path(home / "code"))
@@ -216,9 +237,10 @@ def _legacy_code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) 
 def _legacy_context(home: Path, saved: Mapping[str, Any]) -> CheckpointLoadContext:
     for key in ("experiment_config", "hparams"):
         assert saved.get(key) is not None, f"{home} has no {key}, and a checkpoint of this kind cannot do without."
-    config = {key: value for key, value in saved["experiment_config"].items() if key not in _OF_THE_CLUSTER}
-    logger.debug("Loading %s without %s of its config.", home, ", ".join(_OF_THE_CLUSTER))
-    return CheckpointLoadContext(saved["hparams"], config)
+    config = {**saved["experiment_config"], **copy.deepcopy(_OF_THE_CLUSTER)}
+    context = CheckpointLoadContext(saved["hparams"], config)
+    context.continue_with_seed(int((config.get("reproducibility") or {}).get("experiment_seed") or 0))
+    return context
 
 
 def _load_bare_model(trial: Any, checkpoint: dict[str, Any]) -> Any:

@@ -18,6 +18,10 @@ from determined.pytorch._plain import from_plain
 
 logger = logging.getLogger("determined.pytorch")
 
+# What torch's optimizers got over the years; they put in the defaults themselves if an older file lacks them.
+_ADDED_BY_TORCH = {"maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"}
+_ASKED_FOR_BY_TORCH = {"lr_lambdas", "_schedulers"}  # without these its schedulers cannot be restored
+
 
 @dataclass
 class Progress:
@@ -204,7 +208,13 @@ class _Listed(Part):
                 self._counted(self._saved_classes(self._kind), len(saved)),
                 self._counted(self.classes()),
             )
+        was = [*self._saved_classes(self._kind), *[""] * len(saved)]
         for i, (thing, state) in enumerate(zip(self._objects, saved, strict=False)):
+            if was[i] not in ("", class_name(thing)) and not isinstance(thing, nn.Module):  # models were compared
+                logger.warning(
+                    "%s %d was saved as %s, and is %s here: what both know is taken over.",
+                    self._kind.capitalize(), i, was[i], class_name(thing),
+                )  # fmt: skip
             self.load(thing, state, f"the state of {self._kind} {i} ({class_name(thing)})")
 
     def load(self, thing: Any, state: Any, where: str) -> None:
@@ -260,9 +270,14 @@ class Optimizers(_Listed):
             return []  # it judges for itself
         saved = [len(group.get("params", ())) for group in state.get("param_groups", ())]
         own = [len(group["params"]) for group in thing.param_groups]
-        if saved == own:
-            return []
-        return [f"it was saved with parameter groups of {saved} tensors, and here they have {own}."]
+        if saved != own:
+            return [f"it was saved with parameter groups of {saved} tensors, and here they have {own}."]
+        if type(thing).__module__.startswith("torch.optim."):  # it would take anything, and fail in its first step
+            needed = set(thing.defaults) - _ADDED_BY_TORCH
+            absent = sorted({name for group in state["param_groups"] for name in needed - set(group)})
+            if absent:
+                return [f"it was saved by another kind of optimizer, which has no {', '.join(absent)}."]
+        return []
 
 
 class Schedulers(_Listed):
@@ -270,6 +285,13 @@ class Schedulers(_Listed):
 
     def __init__(self, schedulers: Sequence[Any], saved_classes: Callable[[str], list[str]]) -> None:
         super().__init__("lr_scheduler", "wrap_lr_scheduler", schedulers, saved_classes)
+
+    def differences(self, thing: Any, state: Any) -> Iterable[str]:
+        yield from super().differences(thing, state)
+        if thing is not None and isinstance(state, Mapping):
+            absent = sorted(_ASKED_FOR_BY_TORCH & set(thing.state_dict()) - set(state))
+            if absent:
+                yield f"it was saved by another kind of scheduler, which has no {', '.join(absent)}."
 
 
 class Scaler(Part):

@@ -335,6 +335,33 @@ def test_everything_that_does_not_fit_is_said_at_once(root: Path) -> None:
     assert torch.equal(torch.get_rng_state(), streams)
 
 
+def test_another_kind_of_optimizer_or_scheduler_is_said(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Issue 4: compared before anything is loaded, where torch would fail in the first step after it."""
+    step = torch.optim.lr_scheduler.StepLR
+    storage_id = make_run(root, scheduler=lambda optimizer: step(optimizer, 2)).save()
+    other = make_run(root, scheduler=lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0))
+    other.context.optimizers[0] = torch.optim.SGD(other.model.parameters(), 0.1)
+    with pytest.raises(errors.InvalidCheckpointException) as caught:
+        other.checkpointer.load(storage_id)
+    assert "optimizer 0 (SGD): it was saved by another kind of optimizer, which has no dampening" in str(caught.value)
+    assert "lr_scheduler 0 (LambdaLR): it was saved by another kind of scheduler" in str(caught.value)
+
+    close = make_run(root, scheduler=lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5))
+    close.context.optimizers[0] = torch.optim.AdamW(close.model.parameters(), 0.1)
+    close.checkpointer.load(storage_id)
+    assert "Optimizer 0 was saved as Adam, and is AdamW here" in caplog.text
+    assert "Lr_scheduler 0 was saved as StepLR, and is ExponentialLR here" in caplog.text
+
+
+def test_older_torch_had_fewer_settings(root: Path) -> None:
+    """6.5: what an optimizer of torch got since then is no reason to refuse its state."""
+    path = root / make_run(root).save()
+    state = torch.load(path / "state_dict.pth", weights_only=True)["optimizers_state_dict"]
+    for name in ("maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"):
+        del state[0]["param_groups"][0][name]
+    make_run(root).checkpointer.load(str(resave(path, root.parent / "odd", optimizers_state_dict=state)))
+
+
 def test_a_missing_random_state_is_a_warning(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     """6.4: no rng_state → warning."""
     odd = resave(root / make_run(root).save(), root.parent / "odd", rng_state=None, rng_states=None)
@@ -359,6 +386,8 @@ def test_what_is_no_checkpoint_is_said(root: Path, tmp_path: Path) -> None:
     run = make_run(root)
     with pytest.raises(errors.CheckpointNotFound):
         run.checkpointer.load("00000000-0000-4000-8000-000000000000")
+    with pytest.raises(errors.CheckpointNotFound, match=r"There is no directory .*absent"):
+        run.checkpointer.load(str(tmp_path / "absent"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(errors.InvalidCheckpointException, match=r"pedl/state_dict\.pth"):
         run.checkpointer.load(str(tmp_path / "empty"))
@@ -371,7 +400,7 @@ def test_what_is_no_checkpoint_is_said(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_is_refused(root: Path) -> None:
-    """Decision 6: readers verify the manifest."""
+    """Decision 6: readers verify the manifest, by id or by path, in this storage or in another."""
     run = make_run(root)
     storage_id = run.save()
     with (root / storage_id / "state_dict.pth").open("r+b") as file:
@@ -380,6 +409,8 @@ def test_a_damaged_checkpoint_is_refused(root: Path) -> None:
     for source in (storage_id, str(root / storage_id)):
         with pytest.raises(errors.CheckpointDamaged, match=r"state_dict\.pth has other content"):
             run.checkpointer.load(source)
+    with pytest.raises(errors.CheckpointDamaged, match=r"state_dict\.pth has other content"):
+        make_run(root.parent / "another").checkpointer.load(str(root / storage_id))
 
 
 class WithCode(torch.optim.lr_scheduler.LRScheduler):

@@ -411,6 +411,8 @@ def test_a_torchscript_archive_is_refused(tmp_path: Path) -> None:
         b"junk",
         pickle.dumps([1]),
         pickle.dumps({"other": 1}),
+        pickle.dumps({"batches_trained": -3}),
+        pickle.dumps({"batches_trained": 10**30}),
     ],
 )
 def test_counters_are_read_without_trust_too(tmp_path: Path, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,6 +423,15 @@ def test_counters_are_read_without_trust_too(tmp_path: Path, body: bytes, monkey
     with pytest.raises(errors.DeterminedError, match=r"trial_state\.pkl"):
         saved_counters(tmp_path, 5)
     assert not ran
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"version https://git-lfs.github.com/spec/v1\n"])
+def test_some_other_file_is_refused_without_bad_advice(tmp_path: Path, body: bytes) -> None:
+    """Decision 6: torch's own message would send the user to the unsafe load."""
+    (tmp_path / "state_dict.pth").write_bytes(body)
+    with pytest.raises(errors.InvalidCheckpointException, match="not in the form that torch") as caught:
+        read_state(tmp_path)
+    assert "weights_only" not in str(caught.value)
 
 
 def test_a_huge_counters_file_is_not_read(tmp_path: Path) -> None:

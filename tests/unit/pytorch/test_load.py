@@ -55,6 +55,13 @@ def make_checkpoint(path: Path, state: dict[str, Any], code: bool = True, **load
     return path
 
 
+def flip_a_weight(path: Path, weight: torch.Tensor) -> None:
+    """Change one bit of it in the file, which torch does not notice."""
+    content = bytearray(path.read_bytes())
+    content[content.index(weight.detach().numpy().tobytes())] ^= 1
+    path.write_bytes(content)
+
+
 @pytest.fixture
 def weights() -> dict[str, Any]:
     return nn.Linear(2, 3).state_dict()
@@ -129,6 +136,10 @@ def test_a_checkpoint_of_fit(tmp_path: Path) -> None:
     trial = load_trial_from_checkpoint_path(str(path), trial_class=Digits)
     assert torch.equal(trial.model[0].weight, run.model[0].weight)  # type: ignore[index]
 
+    flip_a_weight(path / "state_dict.pth", run.model[0].weight)  # type: ignore[index]
+    with pytest.raises(errors.CheckpointDamaged, match=r"state_dict\.pth has other content"):  # decision 6
+        load_trial_from_checkpoint_path(str(path), trial_class=Digits)
+
 
 def test_torch_load_kwargs(tmp_path: Path, weights: dict[str, Any]) -> None:
     """T44, D-64: both forms → ValueError; extra ones alone → FutureWarning."""
@@ -145,6 +156,12 @@ def test_no_description_is_an_assertion_error(tmp_path: Path) -> None:
     """6.6, D-63: neither JSON file."""
     with pytest.raises(AssertionError, match=r"neither load_data\.json nor metadata\.json"):
         load_trial_from_checkpoint_path(str(tmp_path))
+
+
+def test_no_directory_is_an_assertion_error(tmp_path: Path) -> None:
+    """6.6: nothing is there, and the message says so."""
+    with pytest.raises(AssertionError, match="is not a directory"):
+        load_trial_from_checkpoint_path(str(tmp_path / "absent"))
 
 
 def test_no_state_is_a_file_not_found_error(tmp_path: Path) -> None:
@@ -171,6 +188,22 @@ def test_a_class_that_is_not_there(tmp_path: Path, weights: dict[str, Any], spec
     with pytest.raises(ValueError, match="pass trial_class=") as caught:
         load_trial_from_checkpoint_path(str(path))
     assert caught.value.__cause__ is not None
+
+
+def test_code_that_exits_is_a_class_that_is_not_there(tmp_path: Path, weights: dict[str, Any]) -> None:
+    """6.6: the caller's program goes on, with a ValueError that advises trial_class."""
+    path = make_checkpoint(tmp_path / "c", {"models_state_dict": [weights]})
+    (path / "code" / "model_def_of_trial.py").write_text("import sys\nsys.exit(3)\n")
+    with pytest.raises(ValueError, match=r"sys\.exit\(3\).*pass trial_class=MyTrial"):
+        load_trial_from_checkpoint_path(str(path))
+
+
+def test_a_description_that_is_none(tmp_path: Path, weights: dict[str, Any]) -> None:
+    """8.5 Better: a file that holds something else is said to."""
+    path = make_checkpoint(tmp_path / "c", {"models_state_dict": [weights]})
+    (path / "load_data.json").write_text("[1]")
+    with pytest.raises(errors.CheckpointDamaged, match=r"load_data\.json holds a list"):
+        load_trial_from_checkpoint_path(str(path))
 
 
 def test_a_class_of_the_running_script(
@@ -212,15 +245,21 @@ def make_legacy(path: Path, state: dict[str, Any], code: str = CODE, **load_data
 
 
 def test_legacy(tmp_path: Path, weights: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """6.6: class from code/ with that directory as cwd, parts of the config left out."""
+    """6.6, 8.3: class from code/ with that directory as cwd, the config's seed, defaults for the cluster's parts."""
     code = CODE + "\nimport pathlib\nSEEN = pathlib.Path('helper_of_the_trial.py').read_text()\n"
-    config = {"name": "x", "resources": {"slots_per_trial": 8}, "bind_mounts": [], "data": {"a": 1}}
+    config = {
+        "name": "x", "resources": {"slots_per_trial": 8}, "bind_mounts": [{"host_path": "/x"}], "data": {"a": 1},
+        "reproducibility": {"experiment_seed": 77}, "optimizations": {"aggregation_frequency": 4},
+    }  # fmt: skip
     path = make_legacy(tmp_path / "c", {"models_state_dict": [weights]}, code, experiment_config=config)
     monkeypatch.chdir(tmp_path)
     for place in (str(path), "c"):
         trial = load_trial_from_checkpoint_path(place)
         assert type(trial).__name__ == "MyTrial"
-        assert trial.context.get_experiment_config() == {"name": "x", "data": {"a": 1}}
+        found = trial.context.get_experiment_config()
+        assert (found["name"], found["data"], found["bind_mounts"]) == ("x", {"a": 1}, [])
+        assert found["resources"]["slots_per_trial"] == found["optimizations"]["aggregation_frequency"] == 1
+        assert trial.context.get_trial_seed() == 77
         assert torch.equal(trial.model.weight, weights["weight"])
         assert Path.cwd() == tmp_path
 
