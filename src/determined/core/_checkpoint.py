@@ -370,7 +370,12 @@ class CheckpointContext:
     def _fetch_for_machine(self, storage_id: str, target: Callable[[], Path], selector: Selector | None) -> Path:
         """Collective on the machine."""
         known = self._distributed.run_on_local_chief(lambda: list(self._storage.manifest(storage_id).resources))
-        wanted = None if selector is None else {path for path in known if selector(path)}
+        wanted, failed = None, None
+        try:
+            wanted = None if selector is None else {path for path in known if selector(path)}
+        except Exception as problem:  # noqa: BLE001 - it is raised again once the others know
+            failed = problem
+        self._distributed.agree_local(failed)
         wishes = self._distributed.gather_local(wanted)
 
         def fetch() -> Path:

@@ -342,14 +342,18 @@ class DistributedContext:
                 error = failed
             distributed.agree(error)
         """
-        if self._channel is None:
-            failures = []
-        else:
-            said = self._channel.allgather("agree", None if error is None else f"{type(error).__name__}: {error}")
-            failures = [f"rank {rank} failed with {text}" for rank, text in enumerate(said) if text is not None]
+        self._agree(self._channel, "agree", error)
+
+    def agree_local(self, error: BaseException | None) -> None:
+        """Like `agree()`, among the ranks of this machine."""
+        self._agree(self._local_channel, "agree_local", error)
+
+    def _agree(self, channel: Channel | None, operation: str, error: BaseException | None) -> None:
+        mine = None if error is None else f"rank {self.rank} failed with {type(error).__name__}: {error}"
+        said = [] if channel is None else channel.allgather(operation, mine)
         if error is not None:
             raise error
-        if failures:
+        if failures := [text.rstrip(".") for text in said if text is not None]:
             raise CollectiveError(f"{'; '.join(failures)}. See the output of that rank.")
 
     def _meet(self, operation: str, seconds: float) -> None:

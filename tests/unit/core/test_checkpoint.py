@@ -473,6 +473,23 @@ def test_local_ranks_share_one_download(storage: Storage, stored: str, tmp_path:
     assert not (tmp_path / "t1").exists()
 
 
+def test_a_selector_that_fails_on_one_rank_fails_on_all(storage: Storage, stored: str, tmp_path: Path) -> None:
+    """3.9 Better: in a shared download all local ranks raise, each knows why, and the next collective call works."""
+
+    def refuse(path: str) -> bool:
+        raise KeyError(f"{path}.")
+
+    def body(context: CheckpointContext, distributed: DistributedContext) -> tuple[str, list[int]]:
+        with pytest.raises((KeyError, errors.CollectiveError)) as raised:
+            context.download(stored, tmp_path / "t", selector=refuse if distributed.rank == 1 else None)
+        return str(raised.value), distributed.allgather_local(distributed.rank)
+
+    (told, _), (own, ranks) = on_ranks(2, storage, body)
+    assert told == f"rank 1 failed with KeyError: {own}. See the output of that rank."
+    assert ranks == [0, 1]
+    assert not (tmp_path / "t").exists()
+
+
 def test_a_rank_may_download_alone(storage: Storage, stored: str, tmp_path: Path) -> None:
     """C-32: NoSharedDownload on rank 1 works while rank 0 does not call."""
 
