@@ -41,7 +41,7 @@ class Job:
     def output(self, rank: int) -> str:
         return (self.directory / f"{rank}.log").read_text(errors="replace")
 
-    def wait_for(self, text: str, rank: int = 0, seconds: float = 30) -> None:
+    def wait_for(self, text: str, rank: int = 0, seconds: float = 120) -> None:
         """Until this rank has said it."""
         deadline = time.monotonic() + seconds
         while text not in self.output(rank):
@@ -49,7 +49,7 @@ class Job:
             assert time.monotonic() < deadline, f"{text!r} was not said: {self.output(rank)}"
             self._look(0.01)
 
-    def wait(self, timeout: float = 40) -> list[Outcome]:
+    def wait(self, timeout: float = 120) -> list[Outcome]:
         """How each ended; those that have not by then are killed."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and not all(pid in self._ended for pid in self.pids):
@@ -61,11 +61,10 @@ class Job:
         ]
 
     def kill(self) -> None:
-        for pid in self.pids:
-            if pid not in self._ended:
-                with contextlib.suppress(ProcessLookupError):
+        while left := [pid for pid in self.pids if pid not in self._ended]:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):  # one just forked leads no group yet
                     os.killpg(pid, signal.SIGKILL)
-        while not all(pid in self._ended for pid in self.pids):
             self._look(0.02)
 
 
@@ -78,6 +77,7 @@ class Nursery:
         self._jobs = 0
         self._ended: dict[int, int] = {}
         self._pids: list[int] = []
+        self._said = b""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.forks"],
             cwd=ROOT,
@@ -91,7 +91,7 @@ class Nursery:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(60)
         self._process.stdout.close()
         self._stack.close()
         self._files.cleanup()
@@ -122,14 +122,19 @@ class Nursery:
         return Job(self._pids, directory, self._ended, self._look)
 
     def _look(self, seconds: float) -> None:
-        out = self._process.stdout
-        assert out is not None
-        if select.select([out], [], [], seconds)[0]:
-            word, *numbers = out.readline().decode().split()
+        assert self._process.stdout is not None
+        out = self._process.stdout.fileno()  # no buffer, or what it holds would not be selected
+        if not select.select([out], [], [], seconds)[0]:
+            return
+        read = os.read(out, 1 << 16)
+        assert read, "the nursery has ended"
+        *lines, self._said = (self._said + read).split(b"\n")
+        for word, pid, *code in (line.decode().split() for line in lines):
             if word == "born":
-                self._pids.append(int(numbers[0]))
+                self._ended.pop(int(pid), None)  # a number that was used before
+                self._pids.append(int(pid))
             else:
-                self._ended[int(numbers[0])] = int(numbers[1])
+                self._ended[int(pid)] = int(code[0])
 
     def run(self, size: int, body: Callable[..., Any], arguments: Sequence[Any] = (), **options: Any) -> list[Any]:
         """What each rank returned. All of them must succeed."""

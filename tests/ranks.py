@@ -59,7 +59,7 @@ def places(size: int, machines: Sequence[int] | None = None) -> list[dict[str, i
 # Threads.
 
 
-def run_threads(size: int, body: Body, *, machines: Sequence[int] | None = None, timeout: float = 30) -> list[Any]:
+def run_threads(size: int, body: Body, *, machines: Sequence[int] | None = None, timeout: float = 90) -> list[Any]:
     """What `body(distributed)` returned on each rank; raises what one raised, a cause rather than its consequence."""
     outcomes = try_threads(size, body, machines=machines, timeout=timeout)
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -68,7 +68,7 @@ def run_threads(size: int, body: Body, *, machines: Sequence[int] | None = None,
     return outcomes
 
 
-def try_threads(size: int, body: Body, *, machines: Sequence[int] | None = None, timeout: float = 30) -> list[Any]:
+def try_threads(size: int, body: Body, *, machines: Sequence[int] | None = None, timeout: float = 90) -> list[Any]:
     """What `body(distributed)` returned or raised on each rank. Each context is closed as its `body` ends."""
     with free_port() as port:
 
@@ -131,7 +131,7 @@ def try_processes(
     torchrun: bool | Sequence[str] = False,
     bare: bool = False,
     arguments: Sequence[Any] = (),
-    timeout: float = 60,
+    timeout: float = 180,
 ) -> list[Outcome]:
     """How each of `size` processes ended that ran `body(distributed, *arguments)`.
 
@@ -234,7 +234,7 @@ def main() -> None:
         if bare:
             said = {"returned": body(*arguments)}
         else:
-            with DistributedContext.from_torch_distributed(timeout=30) as distributed:
+            with DistributedContext.from_torch_distributed(timeout=90) as distributed:
                 said = {"returned": body(distributed, *arguments)}
     except BaseException as error:
         result.write_text(json.dumps({"error": type(error).__name__, "text": str(error)}))
