@@ -175,7 +175,8 @@ def validate(fit: Fit) -> None:
     fit.last_value = _policy.value_or_none(fit.searcher_metric, result.metrics)
     fit.bar.show(metrics, validation=True)
     if earns:
-        checkpoint(fit)
+        with fit.validation.evaluating():  # hooks see the model as it was judged
+            checkpoint(fit)
 
 
 def checkpoint(fit: Fit) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,18 +53,23 @@ class Validation:
 
     def run(self) -> ValidationResult:
         """Validate once. Collective."""
-        context = self._context
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_rng.preserved())
-            stack.enter_context(torch.no_grad())
-            stack.callback(self._set_mode, True)
-            context.reset_reducers()
+        with self.evaluating():
+            self._context.reset_reducers()
             self._share_buffers()
-            self._set_mode(False)
             self._callbacks.run("on_validation_start")
             result = self._on_the_chief() if self._is_full else self._on_every_rank()
             self._callbacks.run("on_validation_end", result.metrics)
             return result
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Models in eval mode, no gradients, and random streams that go on afterwards as if nothing had happened."""
+        with _rng.preserved(), torch.no_grad():
+            try:
+                self._set_mode(False)
+                yield
+            finally:
+                self._set_mode(True)
 
     def _on_every_rank(self) -> ValidationResult:
         self._callbacks.run("on_validation_epoch_start")

@@ -90,7 +90,7 @@ class TestCalls:
             assert train(kind, max_length=Batch(1)).of("validation")[0][1]["idx"] == 0.5
 
     def test_models_are_in_evaluation_mode_without_gradients(self) -> None:
-        """2.5, T96: in evaluate_batch and in hooks gradients are off and models evaluate; afterwards they train."""
+        """2.5, T96: gradients are off and models evaluate, in hooks and in a checkpoint that the policy takes too."""
         modes: dict[str, Any] = {}
         run = Run([])
 
@@ -104,13 +104,19 @@ class TestCalls:
         train(
             run=run,
             trial={"evaluates": note("batch"), "does": note("training")},
-            hooks={"on_validation_start": note("start"), "on_validation_end": note("end")},
+            hooks={
+                "on_validation_start": note("start"),
+                "on_validation_end": note("end"),
+                "on_checkpoint_save_start": note("save"),
+            },
             max_length=Batch(2),
             validation_period=Batch(1),
+            checkpoint_policy="all",
         )
         assert modes == {
             "batch": (False, False),
             "start": (False, False),
+            "save": (False, False),
             "end": (False, False),
             "training": (True, True),
         }
