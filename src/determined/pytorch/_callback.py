@@ -105,6 +105,11 @@ class Callbacks:
     """All callbacks of one `fit()`, in order. `run(hook, ...)` finishes one hook for all before it returns."""
 
     def __init__(self, named: Mapping[str, PyTorchCallback]) -> None:
+        if not isinstance(named, Mapping):
+            raise TypeError(
+                f"build_callbacks() returned {'None' if named is None else f'a {type(named).__name__}'}; "
+                "expected a dict from name to callback."
+            )
         for name, callback in named.items():
             if not isinstance(callback, PyTorchCallback):
                 raise TypeError(
@@ -143,7 +148,7 @@ class Callbacks:
             callback = self._started.pop()
             try:
                 callback.on_trial_shutdown()
-            except Exception as failed:
+            except BaseException as failed:  # Ctrl-C ends one hook; the others still get theirs
                 if first is not None:
                     logger.warning("%s.on_trial_shutdown() failed too.", type(callback).__name__, exc_info=True)
                 first = first or failed

@@ -56,19 +56,27 @@ def test_who_did_not_start_is_not_shut_down() -> None:
     assert log == ["c1 startup 0 None", "c1 shutdown"]
 
 
-def test_all_are_shut_down_even_if_one_fails() -> None:
-    """5.3: an error in one shutdown does not keep the others from theirs."""
+@pytest.mark.parametrize("error", [KeyError("boom"), KeyboardInterrupt(), SystemExit(3)])
+def test_all_are_shut_down_even_if_one_fails(error: BaseException) -> None:
+    """5.3: an error in one shutdown, or Ctrl-C, does not keep the others from theirs."""
     log: list[str] = []
 
     class Broken(Recorder):
         def on_trial_shutdown(self) -> None:
-            raise KeyError("boom")
+            raise error
 
     callbacks = Callbacks({"c1": Recorder("c1", log), "c2": Broken("c2", log)})
     callbacks.start(0, None)
-    with pytest.raises(KeyError, match="boom"):
+    with pytest.raises(type(error)):
         callbacks.shut_down()
     assert log[-1] == "c1 shutdown"
+
+
+@pytest.mark.parametrize("returned", [None, [PyTorchCallback()], {"a": PyTorchCallback}, {"a": None}])
+def test_callbacks_have_names(returned: Any) -> None:
+    """2.8: anything but a dict of callbacks is a TypeError that says what build_callbacks() returned."""
+    with pytest.raises(TypeError, match=r"build_callbacks\(\) returned"):
+        Callbacks(returned)
 
 
 def test_an_epoch_start_without_index(caplog: pytest.LogCaptureFixture) -> None:
