@@ -6,11 +6,14 @@ import bisect
 import dataclasses
 import enum
 import math
+import numbers
 import sys
 from collections.abc import Container, Iterable
 from typing import Any
 
 from determined import core
+
+_COLLECTIONS = (list, tuple, set, frozenset)
 
 
 class TrainUnit:
@@ -26,7 +29,7 @@ class TrainUnit:
 
     def __init__(self, value: int | Container[int]) -> None:
         is_number = isinstance(value, int) and not isinstance(value, bool)
-        if not is_number and (isinstance(value, (str, bytes)) or not isinstance(value, Container)):
+        if not is_number and not _is_schedule(value):
             raise TypeError(
                 f"{type(self).__name__}({value!r}): expected a whole number, or a list of the counts at which to stop."
             )
@@ -45,7 +48,7 @@ class TrainUnit:
         if isinstance(self.value, range) and self.value.step > 0:
             position = bisect.bisect_right(self.value, count)
             return self.value[position] if position < len(self.value) else math.inf
-        if isinstance(self.value, (list, tuple, set, frozenset)):
+        if isinstance(self.value, _COLLECTIONS):
             return min((n for n in self.value if n > count), default=math.inf)
         return count + 1  # a container that can only be asked
 
@@ -53,7 +56,7 @@ class TrainUnit:
         return type(other) is type(self) and other.value == self.value
 
     def __hash__(self) -> int:
-        return hash((type(self), repr(self.value)))
+        return hash((type(self), self.value if isinstance(self.value, int) else None))  # equal sets print in any order
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.value!r})"
@@ -96,6 +99,13 @@ class TrainUnit:
             return Epoch(value)
         assert global_batch_size, "a period in records needs global_batch_size"
         return Batch._from_records(value, global_batch_size)
+
+
+def _is_schedule(value: Any) -> bool:
+    """Whether a count can be looked up in it; where that can be seen, it holds counts."""
+    if isinstance(value, _COLLECTIONS):
+        return all(isinstance(count, numbers.Real) for count in value)
+    return isinstance(value, Container) and not isinstance(value, (str, bytes))
 
 
 class Batch(TrainUnit):

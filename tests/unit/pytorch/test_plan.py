@@ -96,7 +96,7 @@ def test_a_container_of_the_users_own() -> None:
     assert unit.next_after(3) == 4
 
 
-@pytest.mark.parametrize("value", [2.0, "3", None, True, b"1"])
+@pytest.mark.parametrize("value", [2.0, "3", None, True, b"1", ["3"], {None}, [[1]]])
 def test_wrong_values_are_refused_at_once(value: object) -> None:
     """W21: a value that could never be reached is a TypeError in the constructor, with the value."""
     with pytest.raises(TypeError, match="expected a whole number"):
@@ -110,6 +110,7 @@ def test_units_are_values() -> None:
     assert len({Batch(3), Batch(3), Epoch(3)}) == 2
     assert repr(Batch(100)) == "Batch(100)"
     assert hash(Batch([1, 2])) == hash(Batch([1, 2]))
+    assert len({Batch({0, 8}), Batch({8, 0})}) == 1  # they print apart: both numbers fall into one place
 
 
 @pytest.mark.parametrize("length", [Batch([1]), TrainUnit(3), 3])
