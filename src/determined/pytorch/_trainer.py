@@ -222,6 +222,12 @@ class Trainer:
 
 def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
     name = type(trial).__name__
+    if not context.models and callable(getattr(trial, "build_model", None)):
+        raise errors.InvalidExperimentException(
+            f"{name} has build_model(), as trials had until 0.13, and nobody calls it any more. In __init__, say "
+            "self.model = context.wrap_model(self.build_model()), and likewise context.wrap_optimizer(); in "
+            "train_batch(batch, epoch_idx, batch_idx), call context.backward(loss) and context.step_optimizer()."
+        )
     if not context.models:
         raise errors.InvalidExperimentException(
             f"{name} wrapped no model, so there is nothing to train. Pass one through context.wrap_model() in __init__."

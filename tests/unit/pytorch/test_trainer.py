@@ -76,7 +76,7 @@ class TestChecks:
                 trainer.fit(max_length=Batch(1))
 
     def test_without_a_model_or_an_optimizer(self) -> None:
-        """T65: each is an InvalidExperimentException that says what to call; it is an Exception (W1)."""
+        """T65, appendix B: an InvalidExperimentException that says what to call; it is an Exception (W1)."""
 
         class NoModel(OneWeightTrial):
             def __init__(self, context: Any, log: Any) -> None:
@@ -87,9 +87,15 @@ class TestChecks:
                 super().__init__(context, log)
                 context.wrap_model(OneWeight())
 
+        class OfZeroTwelve(NoModel):
+            def build_model(self) -> Any:
+                return OneWeight()
+
         run = Run([])
         with pytest.raises(errors.InvalidExperimentException, match=r"context.wrap_model\(\)"):
             train(NoModel, run=run)
+        with pytest.raises(errors.InvalidExperimentException, match=r"context.wrap_model\(self.build_model\(\)\)"):
+            train(OfZeroTwelve, run=run)
         with pytest.raises(errors.InvalidExperimentException, match=r"no optimizer.*context.wrap_optimizer\(\)"):
             train(NoOptimizer, run=run)
         assert issubclass(errors.InvalidExperimentException, Exception)
