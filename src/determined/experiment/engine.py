@@ -137,7 +137,7 @@ class Engine:
         elif request is Request.CANCEL:
             if not (self.state.is_stopping or self.state.is_terminal):
                 self._stop_everything(State.STOPPING_CANCELED, "Somebody canceled the experiment.")
-        elif not (self.state is State.STOPPING_KILLED or self.state.is_terminal):
+        elif not (self.state in (State.STOPPING_KILLED, State.STOPPING_ERROR) or self.state.is_terminal):
             self._stop_everything(State.STOPPING_KILLED, "Somebody killed the experiment.")
 
     def _activate(self) -> None:
@@ -215,12 +215,17 @@ class Engine:
         self._deeds += [Warn(text) for text in self.searcher.warnings]
         for action in actions:
             self._carry_out(action)
+        for create in base.creates(actions):  # after all actions: an answer may name any of the new trials
+            if create.request_id in self.trials:
+                self._search(base.TrialCreated(create.request_id))
 
     def _carry_out(self, action: base.Action) -> None:
         if isinstance(action, base.Create):
             self._create(action)
         elif isinstance(action, base.Shutdown):
             self._shut_down(action)
+        elif action.request_id not in self.trials:
+            return  # it was not created, because the experiment was already stopping
         elif isinstance(action, base.Stop):
             self._stop(action.request_id, State.STOPPING_COMPLETED, "The search has seen enough of this trial.")
         elif isinstance(action, base.Pause):
@@ -243,7 +248,6 @@ class Engine:
         self._deeds.append(
             AddTrial(action.request_id, action.hparams, action.seed, self.state, action.source_checkpoint_uuid)
         )
-        self._search(base.TrialCreated(action.request_id))
         self._queue(action.request_id)
 
     def _shut_down(self, end: base.Shutdown) -> None:

@@ -16,7 +16,7 @@ from determined.experiment import happenings as h
 from determined.experiment import hparams, lifecycle
 from determined.experiment.engine import Engine, Phase
 from determined.experiment.lifecycle import Exit, State
-from determined.experiment.search.base import SearchMethod
+from determined.experiment.search.base import SearchMethod, Stop
 from determined.experiment.search.searcher import Searcher
 
 SPACE, _ = hparams.parse({"lr": {"type": "double", "minval": 0, "maxval": 1, "count": 3}})
@@ -289,6 +289,55 @@ def test_a_search_method_that_fails_ends_the_experiment_kindly() -> None:
     assert h.Kill(chosen, "The search failed with KeyError: 'oops'") in deeds
     play.leave(chosen, Exit(-9, killed=True))
     assert (play.engine.state, play.queued) == (State.ERROR, [])
+
+
+class _Siblings(SearchMethod):
+    """Stops its second trial when it hears that the first exists; answers a validation with a short-lived trial."""
+
+    def initial_trials(self, ctx: Any) -> list[Any]:
+        self.first = [ctx.create(), ctx.create()]
+        return list(self.first)
+
+    def trial_created(self, ctx: Any, request_id: str) -> list[Any]:
+        return [Stop(self.first[1].request_id)] if request_id == self.first[0].request_id else []
+
+    def validation_completed(self, ctx: Any, request_id: str, metrics: Any) -> list[Any]:
+        new = ctx.create()
+        return [new, Stop(new.request_id)]
+
+
+def test_actions_are_all_applied_before_the_next_event() -> None:
+    """3.2: actions are applied in order, and only then the next event comes, which may name any new trial."""
+    play = Play({"name": "custom", "metric": "loss"}, custom=_Siblings())
+    deeds = play.tell(h.Started())
+    assert kinds(deeds)[:2] == ["AddTrial", "AddTrial"]
+    assert [trial.state for trial in play.engine.trials.values()] == [State.PAUSED, State.COMPLETED]
+
+
+def test_what_is_asked_of_a_trial_that_was_not_created_has_no_effect() -> None:
+    """4.2: while an experiment stops no trial is created, and a search that goes on about one does no harm."""
+    play = Play({"name": "custom", "metric": "loss"}, custom=_Siblings())
+    play.begin()
+    running = play.launch()
+    play.tell(h.Request.CANCEL)
+    assert play.tell(h.Validated(running, {"loss": 1.0}, 1)) == []
+    play.leave(running, Exit(acknowledged=True))
+    assert play.engine.state is State.CANCELED
+
+
+def test_killing_what_already_ends_in_error_succeeds() -> None:
+    """4.2: kill works from every state that is not terminal; here everything is already being killed."""
+
+    class Broken(_Siblings):
+        def validation_completed(self, ctx: Any, request_id: str, metrics: Any) -> list[Any]:
+            raise RuntimeError("no")
+
+    play = Play({"name": "custom", "metric": "loss"}, custom=Broken())
+    play.begin()
+    running = play.launch()
+    assert "Kill" in kinds(play.tell(h.Validated(running, {"loss": 1.0}, 1)))
+    assert play.tell(h.Request.KILL) == []
+    assert play.engine.state is State.STOPPING_ERROR
 
 
 REQUESTS: dict[str, list[str]] = {
