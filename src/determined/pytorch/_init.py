@@ -59,12 +59,7 @@ def init(
             trainer = pytorch.Trainer(MyTrial(context), context)
             trainer.fit(max_length=pytorch.Epoch(10))
     """
-    if (
-        isinstance(aggregation_frequency, bool)
-        or not isinstance(aggregation_frequency, int)
-        or aggregation_frequency < 1
-    ):
-        raise ValueError(f"aggregation_frequency is {aggregation_frequency!r}; expected a whole number, 1 or more.")
+    _check_arguments(hparams, exp_conf, aggregation_frequency)
     info = get_cluster_info()
     trial = info.trial if info is not None and info.task_type == "TRIAL" else None
     config = _config(info, exp_conf)
@@ -99,6 +94,18 @@ def init(
         stack.callback(context.close)
         with named_ranks(ranks):  # while ranks can still be asked who has left
             yield context
+
+
+def _check_arguments(hparams: Any, exp_conf: Any, aggregation_frequency: Any) -> None:
+    for name, given in (("hparams", hparams), ("exp_conf", exp_conf)):
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"init({name}={given!r}): expected a dict from name to value.")
+    if (
+        isinstance(aggregation_frequency, bool)
+        or not isinstance(aggregation_frequency, int)
+        or aggregation_frequency < 1
+    ):
+        raise ValueError(f"aggregation_frequency is {aggregation_frequency!r}; expected a whole number, 1 or more.")
 
 
 def _config(info: ClusterInfo | None, exp_conf: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -148,9 +155,17 @@ def _choose_seed(
         chosen = secrets.randbelow(2**31)
         if ranks.rank == 0:
             logger.info("No seed was given; this run has seed %d. To repeat it: init(seed=%d)", chosen, chosen)
-    chosen = int(ranks.broadcast(chosen))
+    chosen = int(ranks.broadcast(_whole(chosen)))
     random.seed(chosen)
     np.random.seed(chosen % 2**32)
     torch.manual_seed(chosen)
     _seeded_here = chosen
     return chosen
+
+
+def _whole(seed: Any) -> int:
+    """A seed that every generator takes."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if -(2**63) <= int(seed) < 2**64:
+            return int(seed)
+    raise ValueError(f"The seed is {seed!r}; expected a whole number of at most 64 bits, for example init(seed=7).")

@@ -53,6 +53,12 @@ class TestSeeds:
 
         assert run_threads(2, body) == [5, 5]
 
+    @pytest.mark.parametrize("seed", ["seven", 2**70, float("inf"), [1]])
+    def test_a_seed_is_a_number(self, seed: Any) -> None:
+        """4.2: what no generator takes as a seed is a ValueError with the value."""
+        with pytest.raises(ValueError, match=r"The seed is .*expected a whole number"):
+            first_numbers(seed=seed)
+
     def test_a_plain_run_has_the_seed_it_is_given(self) -> None:
         """Decision 3: seeds work in a plain run, and are known afterwards."""
         assert first_numbers(seed=3) == first_numbers(seed=3) != first_numbers(seed=4)
@@ -128,6 +134,12 @@ class TestContext:
     def test_aggregation_is_a_whole_number(self, frequency: Any) -> None:
         """4.2: anything else is a ValueError before anything begins."""
         with pytest.raises(ValueError, match="aggregation_frequency"), pytorch.init(aggregation_frequency=frequency):
+            pass
+
+    @pytest.mark.parametrize("name", ["hparams", "exp_conf"])
+    def test_names_and_values(self, name: str) -> None:
+        """4.2: a config that is no dict, such as its file's name, is a TypeError with the value."""
+        with pytest.raises(TypeError, match=rf"init\({name}='const.yaml'\)"), pytorch.init(**{name: "const.yaml"}):
             pass
 
     def test_arguments_are_named(self) -> None:
