@@ -25,6 +25,8 @@ logger = logging.getLogger("determined.core")
 WATCH_SECONDS = 0.25
 SPIN_SECONDS = 0.002
 LINGER_SECONDS, LINGER_SECONDS_IF_READ = 10.0, 1.0
+GOING_SECONDS = 3.0
+"""How long a process may take to end after its connections have, on a machine with much else to do."""
 
 T = TypeVar("T")
 
@@ -108,7 +110,7 @@ class Participant:
     def _lost(self, error: ConnectionLost) -> NoReturn:
         """Say it was the chief that died, if that can be seen: a connection ends a moment before its process does."""
         self._broken = error
-        deadline = time.monotonic() + 0.5
+        deadline = time.monotonic() + GOING_SECONDS
         while self.connection.ends_with_chief and self._chief.pid != self.me.pid and time.monotonic() < deadline:
             if self._host_is_gone():
                 self._broken = self._ended(self._chief)
@@ -160,7 +162,8 @@ class Participant:
         anyone_left = self.connection.has(self.session.path("left"))
         for member in missing:
             if anyone_left and self.connection.has(self.session.path("left", member.rank)):
-                return CollectiveError(
+                # It may have said what went wrong and left since we looked for that.
+                return find_abort(self.connection, self.session) or CollectiveError(
                     f"{self._departure(member)}, but rank {self.me.rank} waits for it in {call}. "
                     "Every rank must make the same calls before it closes; if it failed, see its own output."
                 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from determined.core import DistributedContext, _secret
+from determined.core import DistributedContext, _participant, _secret
 from determined.errors import CheckpointNotFound, CollectiveError, CollectiveTimeout
 from tests.ranks import each_in_a_thread, free_port, places, run_threads, try_threads
 
@@ -109,7 +109,7 @@ def test_a_broadcast_does_not_wait_for_readers() -> None:
 
     def body(distributed: DistributedContext) -> list[int]:
         if distributed.rank:
-            assert sent.wait(10)
+            assert sent.wait(90)
         found = [distributed.broadcast(turn + distributed.rank) for turn in range(100)]
         sent.set()
         return found
@@ -135,7 +135,7 @@ def test_the_store_does_not_fill_up() -> None:
         found.append(keys(distributed))
         for turn in range(1000):
             if distributed.rank == 0:
-                assert ahead.acquire(timeout=10)
+                assert ahead.acquire(timeout=90)
             distributed.broadcast(bytes(9 << 20 if turn == 500 else 300_000) if turn % 100 == 0 else turn)
             if distributed.rank == 1:
                 ahead.release()
@@ -192,6 +192,31 @@ def test_different_calls_are_named_on_every_rank(calls: tuple[str, str]) -> None
         assert "call 2" in text or "call 1 on its machine" in text
         assert "rank 1 called" in text or "where rank 1 called" in text
         assert all(f"{call}()" in text for call in calls)
+
+
+def test_why_a_rank_has_left_is_told_even_if_it_was_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contract 2.5 Better: one that fails and leaves between two looks of another is not said to have merely closed."""
+    find_abort, looks = _participant.find_abort, []
+
+    def look(connection: Any, session: Any) -> CollectiveError | None:
+        if threading.current_thread().name != "rank-1" or looks:
+            return find_abort(connection, session)
+        looks.append("just before rank 0 fails and leaves")
+        while not connection.has(session.path("left", 0)):
+            time.sleep(0.005)
+        return None
+
+    def body(distributed: DistributedContext) -> None:
+        if distributed.rank == 0:
+            monkeypatch.setattr(distributed._channel, "_show", interrupt)
+        distributed.allgather(1)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_participant, "find_abort", look)
+    assert "rank 0 left allgather(), call 1, before its end: KeyboardInterrupt" in str(try_threads(2, body)[1])
+    assert looks
 
 
 def test_one_call_too_many_is_named() -> None:
@@ -259,22 +284,25 @@ def test_what_cannot_be_unpickled_says_who_sent_it() -> None:
 
 def test_a_late_rank_is_named_after_the_timeout() -> None:
     """Contract 2.5 Better: a rank that does not come in time is named, with the call, on every other rank."""
-    late = threading.Event()
+    came, gave_up = threading.Event(), threading.Barrier(3, timeout=90)
 
     def body(distributed: DistributedContext) -> None:
-        if distributed.rank == 2:
-            assert late.wait(20)
-            return
+        channel: Any = distributed._channel
+        show = channel._show
         try:
-            distributed.allgather(0)
-        finally:
             if distributed.rank == 0:
-                time.sleep(0.5)
-                late.set()
+                assert came.wait(90)
+                with channel._one.hurried(0.4):
+                    distributed.allgather(0)
+            elif distributed.rank == 1:
+                channel._show = lambda *said: (show(*said), came.set())
+                distributed.allgather(0)
+        finally:
+            gave_up.wait()
 
-    for outcome in try_threads(3, body, timeout=0.8)[:2]:
+    for outcome in try_threads(3, body)[:2]:
         assert isinstance(outcome, CollectiveTimeout)
-        assert "rank 2 did not come to allgather(), call 1, within 0.8 s" in str(outcome)
+        assert "rank 2 did not come to allgather(), call 1, within 0.4 s" in str(outcome)
 
 
 # On top of the others.
@@ -358,6 +386,7 @@ class Trap:
 @pytest.mark.parametrize("machines", [[2], [1, 1]])
 def test_a_forged_message_is_not_unpickled(machines: list[int]) -> None:
     """Contract 2.5 Better: what others write into the store is refused before anything in it is unpickled."""
+    was_read = threading.Event()
 
     def body(distributed: DistributedContext) -> None:
         if distributed.rank == 1:
@@ -365,9 +394,12 @@ def test_a_forged_message_is_not_unpickled(machines: list[int]) -> None:
             path = channel._session.path("job", 1)
             said = b'{"call": 1, "operation": "gather", "waits_for_all": true}\n' + pickle.dumps(Trap())
             channel._connection.set(path, _secret.seal(b"guess", path, said))
-            time.sleep(0.3)
+            assert was_read.wait(90)
         else:
-            distributed.gather(0)
+            try:
+                distributed.gather(0)
+            finally:
+                was_read.set()
 
     outcome = try_threads(2, body, machines=machines)[0]
     assert isinstance(outcome, CollectiveError)
@@ -392,7 +424,7 @@ def test_a_message_cannot_be_replayed() -> None:
 
 def test_the_key_file_is_private_and_made_once(tmp_path: Path, home: Path) -> None:
     """On one machine the secret is a file of this user's that others cannot read; ranks that make it at once agree."""
-    found = each_in_a_thread([lambda: _secret.job_secret(one_machine=True)] * 8, 10)
+    found = each_in_a_thread([lambda: _secret.job_secret(one_machine=True)] * 8, 90)
     assert len(set(found)) == 1
     assert len(found[0]) == 32
     assert [path.name for path in home.iterdir()] == [_secret.KEY_FILE]
@@ -419,7 +451,7 @@ def test_threads_of_one_process_may_share_a_context() -> None:
     """Two threads that share a context take turns; each call is still one call."""
 
     def body(distributed: DistributedContext) -> int:
-        inner = each_in_a_thread([lambda: [distributed.allgather("x") for _ in range(50)]] * 2, 20)
+        inner = each_in_a_thread([lambda: [distributed.allgather("x") for _ in range(50)]] * 2, 90)
         return sum(len(found) for found in inner)
 
     assert run_threads(2, body) == [100, 100]
@@ -433,5 +465,5 @@ def test_ranks_keep_their_place() -> None:
             with DistributedContext(**places(3, [1, 2])[rank], chief_ip="127.0.0.1", pub_port=port) as d:
                 return (d.get_rank(), d.get_size(), d.get_local_rank(), d.local_size, d.cross_rank, d.get_num_agents())
 
-        found = each_in_a_thread([lambda rank=rank: one(rank) for rank in range(3)], 20)
+        found = each_in_a_thread([lambda rank=rank: one(rank) for rank in range(3)], 90)
     assert found == [(0, 3, 0, 1, 0, 2), (1, 3, 0, 2, 1, 2), (2, 3, 1, 2, 1, 2)]
