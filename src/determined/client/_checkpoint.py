@@ -264,11 +264,9 @@ def find_checkpoints(
     """The complete checkpoints of an experiment or a trial, in this order."""
     from determined.store import checkpoints
 
-    by, descending = _sorting.checkpoints_by(sort_by, order_by)
+    order = _sorting.checkpoints_by(sort_by, order_by)
     with session.read() as conn:
-        rows = checkpoints.find(
-            conn, experiment_id=experiment_id, trial_id=trial_id, sort_by=by, descending=descending, limit=limit
-        )
+        rows = checkpoints.find(conn, experiment_id=experiment_id, trial_id=trial_id, limit=limit, **order)
     return Listing(Checkpoint(session, row) for row in rows)
 
 

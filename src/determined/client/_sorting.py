@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from determined.client._enums import CheckpointSortBy, ExperimentSortBy, ModelSortBy, OrderBy, TrialSortBy
 
 _TRIALS = {
@@ -32,25 +34,27 @@ def models_by(sort_by: ModelSortBy) -> str:
     return str(sort_by).lower()
 
 
-def checkpoints_by(sort_by: str | CheckpointSortBy | None, order_by: OrderBy | None) -> tuple[str, bool | None]:
+def checkpoints_by(sort_by: str | CheckpointSortBy | None, order_by: OrderBy | None) -> dict[str, Any]:
     """The store's words for an order of checkpoints: by what, and whether the largest comes first.
 
     Both or neither has to be given; neither means the best by the searcher metric first.
 
     Example::
 
-        assert checkpoints_by(None, None) == ("searcher_metric", None)
-        assert checkpoints_by("accuracy", OrderBy.DESC) == ("accuracy", True)
+        assert checkpoints_by(None, None) == {}
+        assert checkpoints_by("accuracy", OrderBy.DESC) == {"metric": "accuracy", "descending": True}
     """
     if sort_by is None and order_by is None:
-        return "searcher_metric", None
+        return {}
     if sort_by is not None and not isinstance(sort_by, str):  # a CheckpointSortBy is a str, too
         raise ValueError(f"sort_by is {sort_by!r}. Use a CheckpointSortBy, or the name of a validation metric.")
     if sort_by is None or order_by is None:  # the contract's exception
         raise AssertionError("sort_by and order_by go together. Give both, or neither for the best first.")
     if isinstance(sort_by, CheckpointSortBy):
-        return _CHECKPOINTS.get(sort_by, str(sort_by).lower()), order_by == OrderBy.DESC
-    return sort_by, order_by == OrderBy.DESC
+        by = {"sort_by": _CHECKPOINTS.get(sort_by, str(sort_by).lower())}
+    else:
+        by = {"metric": sort_by}
+    return {**by, "descending": order_by == OrderBy.DESC}
 
 
 def best_by(sort_by: str | None, smaller_is_better: bool | None) -> tuple[str | None, OrderBy | None]:

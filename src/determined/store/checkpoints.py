@@ -137,6 +137,7 @@ def find(
     trial_id: int | None = None,
     states: Sequence[str] | None = ("COMPLETED",),
     sort_by: str = "searcher_metric",
+    metric: str | None = None,
     descending: bool | None = None,
     limit: int | None = None,
 ) -> list[CheckpointRow]:
@@ -147,8 +148,9 @@ def find(
         experiment_id: Of this experiment only.
         trial_id: Of this trial only.
         states: In one of these states; None is any.
-        sort_by: `uuid`, `trial_id`, `steps`, `time`, `state`, `searcher_metric`, or the name of a validation metric.
-            What has no such value comes last, ties are in the order of their validation.
+        sort_by: `uuid`, `trial_id`, `steps`, `time`, `state` or `searcher_metric`. What has no such value comes last,
+            what was never validated last of all; ties are in the order of their validation.
+        metric: Sort by this validation metric instead, whatever it is called.
         descending: The largest first. None is: the best metric first, and anything else from the smallest.
         limit: At most so many.
     """
@@ -159,9 +161,9 @@ def find(
         conditions.append(trials_table.c.experiment_id == experiment_id)
     found = _load(conn, *conditions)
     if descending is None:
-        is_metric = sort_by not in ("uuid", "trial_id", "steps", "time", "state")
+        is_metric = metric is not None or sort_by == "searcher_metric"
         descending = is_metric and bool(found) and not _smaller_is_better(conn, found[0].experiment_id)
-    return _sorted(found, sort_by, descending)[:limit]
+    return _sorted(found, sort_by, descending, metric)[:limit]
 
 
 def newest(conn: sa.Connection, trial_id: int) -> CheckpointRow | None:
@@ -226,9 +228,7 @@ def check_deletable(conn: sa.Connection, uuids: Sequence[str]) -> None:
     for some in rows.chunks(uuids):
         query = sa.select(model_versions.c.checkpoint_uuid).where(model_versions.c.checkpoint_uuid.in_(some)).limit(1)
         if (uuid := conn.scalar(query)) is not None:
-            raise errors.Refused(
-                f"Checkpoint {uuid} is in the model registry, so it stays. Remove the model version first."
-            )
+            raise errors.Refused(f"Checkpoint {uuid} is in the model registry, so it stays. {rows.UNREGISTER}")
 
 
 def protected(conn: sa.Connection, experiment_id: int) -> set[str]:
@@ -297,18 +297,17 @@ def number(value: Any) -> float | None:
     return float(value)
 
 
-def _sorted(found: list[CheckpointRow], sort_by: str, descending: bool) -> list[CheckpointRow]:
-    plain = {"uuid": "uuid", "trial_id": "trial_id", "steps": "steps", "time": "report_time", "state": "state"}
-
+def _sorted(
+    found: list[CheckpointRow], sort_by: str, descending: bool, metric: str | None = None
+) -> list[CheckpointRow]:
     def key(row: CheckpointRow) -> Any:
-        if sort_by == "searcher_metric":
-            return row.searcher_metric
-        if sort_by in plain:
-            return getattr(row, plain[sort_by])
-        return number((row.validation_metrics or {}).get(sort_by))
+        if metric is not None:
+            return number((row.validation_metrics or {}).get(metric))
+        return getattr(row, "report_time" if sort_by == "time" else sort_by)
 
     known = sorted((row for row in found if key(row) is not None), key=key, reverse=descending)
-    return known + [row for row in found if key(row) is None]
+    rest = sorted((row for row in found if key(row) is None), key=lambda row: row.validation_metrics is None)
+    return known + rest
 
 
 def _smaller_is_better(conn: sa.Connection, experiment_id: int) -> bool:

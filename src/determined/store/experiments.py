@@ -296,7 +296,7 @@ def delete(conn: sa.Connection, experiment_id: int, *, time: datetime.datetime |
     if uuid := conn.scalar(registered.limit(1)):
         raise errors.Refused(
             f"Experiment {experiment_id} cannot be deleted: its checkpoint {uuid} is in the model registry. "
-            "Remove the model version first."
+            + rows.UNREGISTER
         )
     moment = time or now()
     conn.execute(experiments.update().where(experiments.c.id == experiment_id).values(deleted_at=moment))

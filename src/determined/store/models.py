@@ -201,7 +201,10 @@ def get_version(conn: sa.Connection, model_id: int, version: int) -> ModelVersio
     """One version by its number."""
     one = (model_versions.c.model_id == model_id, model_versions.c.version == version)
     row = conn.execute(sa.select(model_versions).where(*one)).mappings().one_or_none()
-    return ModelVersionRow(**rows.required(row, f"version of model {model_id}:", version, "det model list-versions"))
+    if row is None:
+        name = get(conn, model_id).name
+        raise errors.NotFound(f"Model {name!r} has no version {version}. See which: det model list-versions {name!r}")
+    return ModelVersionRow(**row)
 
 
 def versions(conn: sa.Connection, model_id: int, *, descending: bool = True) -> list[ModelVersionRow]:

@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from determined import errors
 
 T = TypeVar("T")
+UNREGISTER = "Delete its model first with: det model delete NAME; or only the version, with ModelVersion.delete()."
+"""What to do about a registered checkpoint that was to go."""
 _CHUNK = 500  # ids in one statement: databases limit how many there may be
 
 

@@ -127,6 +127,14 @@ def test_checkpoints_in_another_order(history: History, runs: Determined) -> Non
         assert len(experiment.list_checkpoints(order, OrderBy.ASC)) == 3
 
 
+def test_a_metric_may_be_called_like_a_column(history: History, runs: Determined) -> None:
+    """7.2: the name of a validation metric is never taken for something else."""
+    run = history.run(validation={s: {"time": -s, "state": -s} for s in (1, 2)}, checkpoints=[1, 2])
+    experiment = runs.get_experiment(run.experiment_id)
+    for name in ("time", "state"):
+        assert [c.steps_completed for c in experiment.list_checkpoints(name, OrderBy.ASC)] == [2, 1]
+
+
 def test_sort_by_needs_order_by(history: History, runs: Determined) -> None:
     """P-86: one without the other is an AssertionError; 7.2: another type is a ValueError."""
     experiment = runs.get_experiment(history.run().experiment_id)

@@ -102,17 +102,19 @@ def test_the_best_come_first(store: Store, smaller: bool, expected: list[str]) -
             save(conn, run, uuid, steps)
         save(conn, run, "a", 10)
         checkpoints.set_state(conn, "d", "DELETED")
-        assert uuids(checkpoints.find(conn, experiment_id=1)) == expected
+        validate(conn, run, 60, math.nan)
+        save(conn, run, "n", 60)  # D3: NaN is the worst that was measured
+        assert uuids(checkpoints.find(conn, experiment_id=1)) == [*expected[:-1], "n", "a"]
         best = checkpoints.best(conn, experiment_id=1)
         assert best is not None
         assert best.uuid == expected[0]
         newest = checkpoints.newest(conn, 1)
         assert newest is not None
-        assert newest.uuid == "e"
+        assert newest.uuid == "n"
 
 
 def test_checkpoints_are_sorted_by_anything(store: Store) -> None:
-    """By uuid, steps, time, state, or a validation metric's name."""
+    """By uuid, steps, time, state, or a validation metric."""
     with store.write() as conn:
         run = add_run(conn)
         for uuid, steps in (("b", 10), ("a", 20), ("c", 30)):
@@ -126,7 +128,7 @@ def test_checkpoints_are_sorted_by_anything(store: Store) -> None:
         assert order(sort_by="uuid", descending=True) == "cba"
         assert order(sort_by="steps") == "bac"
         assert order(sort_by="time", descending=True) == "cab"
-        assert order(sort_by="loss") == "abc"
+        assert order(metric="loss") == "abc"
         assert order(sort_by="steps", limit=2) == "ba"
 
 

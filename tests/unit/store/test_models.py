@@ -23,7 +23,7 @@ def test_numbers_of_versions_do_not_come_back(store: Store) -> None:
         assert [version.version for version in models.versions(conn, model.id)] == [3, 1]
         assert [version.version for version in models.versions(conn, model.id, descending=False)] == [1, 3]
         assert models.get_version(conn, model.id, 3).name == "third"
-        with pytest.raises(errors.NotFound, match="version of model 1: 2"):
+        with pytest.raises(errors.NotFound, match="'resnet' has no version 2"):
             models.get_version(conn, model.id, 2)
         assert models.get(conn, "resnet").num_versions == 2
 
