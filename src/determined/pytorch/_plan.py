@@ -199,6 +199,11 @@ class FitPlan:
         """Whether the end of an epoch can be a stop."""
         return any(isinstance(unit, Epoch) for unit in (*self._units(), self.max_length))
 
+    def counted_in_epochs(self) -> list[str]:
+        """What of the schedule comes at ends of epochs, as it was given to `fit()`."""
+        names = ("max_length", "validation_period", "checkpoint_period", "reporting_period")
+        return [f"{name}={unit!r}" for name in names if isinstance(unit := getattr(self, name), Epoch)]
+
     def _units(self) -> Iterable[TrainUnit]:
         return [u for u in (self.validation_period, self.checkpoint_period, self.reporting_period) if u is not None]
 

@@ -307,3 +307,9 @@ def _say_start(plan: FitPlan, progress: Progress, length: int, is_chief: bool) -
         plan.length, kind, progress.batches_trained, "no known number of" if length == sys.maxsize else length,
         plan.validation_period, plan.checkpoint_period, plan.reporting_period,
     )  # fmt: skip
+    if length == sys.maxsize and (never := plan.counted_in_epochs()):
+        logger.warning(
+            "The training data loader has no len(), so no epoch ends, and %s will never be reached. "
+            "Count in batches, for example pytorch.Batch(1000), or give the loader a length.",
+            " and ".join(never),
+        )

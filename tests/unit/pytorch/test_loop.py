@@ -170,8 +170,8 @@ class TestData:
             train(OpenTrial, {which: lambda: None}, run=run)
         assert not run.batches
 
-    def test_a_stream_without_end_is_one_epoch(self) -> None:
-        """T27: a loader without length has an epoch start, and no end."""
+    def test_a_stream_without_end_is_one_epoch(self, caplog: pytest.LogCaptureFixture) -> None:
+        """T27: a loader without length has an epoch start, and no end; a period in epochs is said to be never."""
 
         class Endless(torch.utils.data.IterableDataset[torch.Tensor]):
             def __iter__(self) -> Any:
@@ -195,6 +195,7 @@ class TestData:
         ]
         assert ends == [False] * 5
         assert run.at("validation") == [5]
+        assert "validation_period=Epoch(1) will never be reached" in caplog.text
 
     def test_data_that_is_empty_is_said_before_training(self) -> None:
         """An empty training set is a ValueError that names it; hooks are shut down."""
