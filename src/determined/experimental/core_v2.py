@@ -28,6 +28,15 @@ _SERVICES = ("train", "checkpoint", "distributed", "preempt", "searcher", "info"
 _context: Context | None = None
 
 
+def __getattr__(name: str) -> Any:
+    if name in _SERVICES:
+        raise AttributeError(
+            f"core_v2.{name} is there after core_v2.init() and until core_v2.close(). "
+            "Call core_v2.init(config=core_v2.Config(name=...)) first."
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def init(**kwargs: Any) -> None:
     """Open this process's context: afterwards `core_v2.train` and the others work. Takes what `init_context` takes.
 
