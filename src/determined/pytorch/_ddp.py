@@ -111,6 +111,50 @@ def distribute(model: nn.Module, device: torch.device, **ddp_options: Any) -> nn
     return model
 
 
+def check_called(model: DistributedDataParallel, trained: Iterable[torch.Tensor]) -> None:
+    """Refuse gradients that came past the model, as ranks do not exchange those. Collective.
+
+    Args:
+        model: Calling it is what makes DDP exchange gradients; a method of the module inside does not.
+        trained: What is about to be updated.
+    """
+    known = {id(parameter) for parameter in trained}
+    own = [parameter for parameter in model.parameters() if id(parameter) in known]
+    if not own or getattr(model, "_lazy_init_ran", True):  # the mark that DDP's first call leaves
+        return
+    lowest = torch.stack([_total(parameter.grad, own[0].device) for parameter in own])
+    highest = lowest.clone()
+    dist.all_reduce(lowest, dist.ReduceOp.MIN, group=model.process_group)
+    dist.all_reduce(highest, dist.ReduceOp.MAX, group=model.process_group)
+    if torch.allclose(lowest, highest):  # compiled, or exchanged by the trial itself
+        return
+    name = type(model.module).__name__
+    raise errors.InvalidExperimentException(
+        f"The gradients of {name} differ between ranks: the loss came from a method or a part of it, and ranks "
+        "exchange gradients only when the wrapped model itself is called. Compute the loss in "
+        f"{name}.forward(), and call self.model(...)."
+    )
+
+
+def _total(gradient: torch.Tensor | None, device: torch.device) -> torch.Tensor:
+    if gradient is None or gradient.layout is not torch.strided:
+        return torch.zeros((), dtype=torch.float64, device=device)
+    return gradient.sum(dtype=torch.float64).nan_to_num().to(device)
+
+
+def mean_over_ranks(loss: Any) -> Any:
+    """The loss that belongs to exchanged gradients. Collective.
+
+    LBFGS decides by it how often it asks again: of a loss of its own, each rank would make another decision, and wait
+    for the others in vain.
+    """
+    if loss is None:
+        return None
+    mean = torch.as_tensor(loss).detach().clone()
+    dist.all_reduce(mean)
+    return mean / dist.get_world_size()
+
+
 def check_options(names: Iterable[str]) -> None:
     """Refuse keywords that DDP does not know, also where there is one process and it will not be asked."""
     known = set(inspect.signature(DistributedDataParallel).parameters) - {"module"}

@@ -31,6 +31,7 @@ class _Registered:
     averages: bool
     compression: torch.dtype | None
     clears_plainly: bool  # its zero_grad() is torch's, so gradients can be dropped without calling it
+    has_stepped: bool = False
 
 
 class Gradients:
@@ -125,6 +126,8 @@ class Gradients:
             if not self._prepare(entry, clip_grads, auto_zero_grads, scaler, closure):
                 return
         else:
+            if not entry.has_stepped:
+                self._check_first(entry)
             optimizer.step()
         if auto_zero_grads:
             if entry.clears_plainly:
@@ -152,11 +155,14 @@ class Gradients:
                 )
             if not self._always_updates and not self.is_update(self._position.current("step_optimizer()")):
                 return False
+        if not entry.has_stepped:
+            self._check_first(entry)
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if entry.averages and group_size > 1:
             _divide([parameter.grad for parameter in parameters if parameter.grad is not None], group_size)
         if closure is not None:
-            _step_with_closure(optimizer, closure, clip_grads, parameters, scaler)
+            shared = _ddp.mean_over_ranks if self._distributed else None
+            _step_with_closure(optimizer, closure, clip_grads, parameters, scaler, shared)
             return True
         if clip_grads is not None:
             if self.scaler is not None:
@@ -168,6 +174,14 @@ class Gradients:
             scaler.step(optimizer)
             self.scaler_has_stepped = True
         return True
+
+    def _check_first(self, entry: _Registered) -> None:
+        """Before an optimizer's first step: have its gradients come from models that exchange them? Collective."""
+        entry.has_stepped = True
+        for model in self._distributed:
+            _ddp.check_called(
+                model, [parameter for group in entry.optimizer.param_groups for parameter in group["params"]]
+            )
 
     def update_scaler(self) -> None:
         """Let the context's own scaler learn from the steps of this batch; without a step it has nothing to learn."""
@@ -265,7 +279,12 @@ def _divide(gradients: list[torch.Tensor], number: int) -> None:
 
 
 def _step_with_closure(
-    optimizer: Any, closure: Closure, clip_grads: Clip | None, parameters: list[torch.Tensor], scaler: Any
+    optimizer: Any,
+    closure: Closure,
+    clip_grads: Clip | None,
+    parameters: list[torch.Tensor],
+    scaler: Any,
+    shared: Callable[[Any], Any] | None,
 ) -> None:
     if scaler is not None and scaler.is_enabled():
         raise errors.InvalidExperimentException(
@@ -277,7 +296,7 @@ def _step_with_closure(
         loss = closure()
         if clip_grads is not None:
             clip_grads(parameters)
-        return loss
+        return loss if shared is None else shared(loss)
 
     optimizer.step(clipped)
 

@@ -328,7 +328,38 @@ def _with_process_group(distributed: core.DistributedContext) -> dict[str, Any]:
     context.backward(model(torch.tensor([1 + 2**-12])).sum())  # float16 has 10 bits
     context.step_optimizer(optimizer)
     found["fp16"] = model.module.weight.item()
+    found["past"] = _past_the_model(make_trial(distributed=distributed, slots=2), inputs[0], distributed.size)
+    found["closure"] = _with_closure(make_context(distributed=distributed, slots=2), inputs[0])
     return found
+
+
+def _past_the_model(trial: Trial, x: float, size: int) -> list[Any]:
+    """A loss that the wrapped model was not called for: as it is, and with its gradient exchanged by the trial."""
+    trial.context.position.batch_idx = 0
+    trial.context.backward(trial.model.module(torch.tensor([x])).sum())
+    with pytest.raises(errors.InvalidExperimentException) as refused:
+        trial.context.step_optimizer(trial.optimizer)
+    own = make_trial(trial.context)
+    own.context.backward(own.model.module(torch.tensor([x])).sum())
+    torch.distributed.all_reduce(own.model.weight.grad)
+    own.context.step_optimizer(own.optimizer)
+    return [str(refused.value), own.weight]
+
+
+def _with_closure(context: Any, x: float) -> float:
+    """LBFGS asks for the loss as often as it sees fit; how far it went."""
+    model = context.wrap_model(OneWeight())
+    optimizer = context.wrap_optimizer(torch.optim.LBFGS(model.parameters()))
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = (model(torch.tensor([x])) - 2.0).square().sum()
+        context.backward(value)
+        return value
+
+    context.position.batch_idx = 0
+    context.step_optimizer(optimizer, closure=loss)
+    return float(model.module.weight.item())
 
 
 def _exchange(bucket: Any, seen: list[int]) -> Any:
@@ -341,6 +372,7 @@ def test_ranks_train_one_model():
     """T51, W13, W16: averaged over ranks and batches the weight moves by -2.5, summed over batches by -5.
 
     Gradients travel once per group; a model without anything to train is made equal; float16 on the way is rounded.
+    A loss past the model, whose gradients would stay on their rank, is refused; LBFGS takes the same steps everywhere.
     """
     for found in run_processes(2, _train_on_ranks):
         assert found["True"] == [0.0, -2.5]
@@ -350,6 +382,9 @@ def test_ranks_train_one_model():
         assert "nowhere" in found["missing"]
         assert found["frozen"] == ["OneWeight", 5.0]
         assert found["fp16"] == -1.0
+        assert "gradients of OneWeight differ between ranks" in found["past"][0]
+        assert found["past"][1] == -3.0
+        assert found["closure"] == pytest.approx(1.2)  # the least of ((w - 2)^2 + (2w - 2)^2) / 2
 
 
 def test_ranks_without_a_process_group_are_refused():
