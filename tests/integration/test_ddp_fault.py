@@ -138,7 +138,9 @@ def test_one_rank_that_leaves_alone(kind: str, nursery: Nursery) -> None:
     outcomes = nursery.start(2, leaves_alone, [kind]).wait()
     said = [outcome.returned or [0, outcome.error, outcome.text] for outcome in outcomes]
     assert said[1][1] == "CollectiveTimeout", said
+    assert f"Rank 1 raised {kind}(" in said[1][2]
     assert "rank 0 did not come to leaving fit()" in said[1][2]
+    assert "context.set_stop_requested(True)" in said[1][2]
     assert said[0][1] == "CollectiveError", said
     assert "rank 1" in said[0][2]
 

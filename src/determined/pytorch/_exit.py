@@ -6,12 +6,14 @@ from __future__ import annotations
 class ShouldExit(Exception):
     """Raise it in user code to end `fit()` cleanly, with a checkpoint unless told otherwise.
 
+    Of several ranks, all have to raise it, in the same batch. `context.set_stop_requested(True)` on one stops them all.
+
     Args:
         skip_exit_checkpoint: Leave without saving.
 
     Example::
 
-        if loss.isnan():
+        if batch_idx == 100:
             raise pytorch.ShouldExit(skip_exit_checkpoint=True)
     """
 

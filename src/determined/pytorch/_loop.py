@@ -31,9 +31,9 @@ def run(fit: Fit) -> None:
         try:
             train(fit)
         except ShouldExit as leaving:
-            leave(fit, saves=not leaving.skip_exit_checkpoint)
-        except errors.InvalidHP:
-            leave(fit, saves=True)
+            leave(fit, leaving, saves=not leaving.skip_exit_checkpoint)
+        except errors.InvalidHP as leaving:
+            leave(fit, leaving, saves=True)
             raise
     except BaseException:
         fit.checkpointer.abandon()  # what is being written in the background still gets its end; errors are logged
@@ -130,10 +130,16 @@ def report(fit: Fit, due: Due) -> None:
         fit.core.train.report_progress(fraction)
 
 
-def leave(fit: Fit, *, saves: bool) -> None:
+def leave(fit: Fit, reason: Exception, *, saves: bool) -> None:
     """End before the plan is complete: report what is unreported, and save if that is wanted. Collective."""
-    # Whoever is not here by then trains on, perhaps waiting for our gradients, and will not come.
-    fit.context.distributed._meet("leaving fit", LEAVING_SECONDS)
+    try:
+        # Whoever is not here by then trains on, perhaps waiting for our gradients, and will not come.
+        fit.context.distributed._meet("leaving fit", LEAVING_SECONDS)
+    except errors.CollectiveTimeout as late:
+        raise errors.CollectiveTimeout(
+            f"Rank {fit.context.distributed.rank} raised {reason!r}, but {str(late).partition('. ')[0]}. Raise it on "
+            "every rank in the same batch; to stop all of them from one, call context.set_stop_requested(True)."
+        ) from reason
     with contextlib.suppress(ShouldExit):  # a hook that asks again for what is happening anyway
         report_rest(fit)
     if saves:
