@@ -11,8 +11,7 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from determined import artifacts, errors
@@ -20,11 +19,12 @@ from determined._home import data_directory
 from determined._info import ClusterInfo, get_cluster_info
 from determined.core._checkpoint import CheckpointContext
 from determined.core._distributed import DistributedContext
+from determined.core._event_upload import RunUploads
 from determined.core._experimental import ExperimentalCoreContext
 from determined.core._heartbeat import Heartbeat
 from determined.core._link import History, Link, NullLink, Run, choose_link, new_run
 from determined.core._logs import LogTee
-from determined.core._metrics import Shipper
+from determined.core._metrics import Follower, Shipper
 from determined.core._preempt import PreemptContext, PreemptMode
 from determined.core._profiler import ProfilerContext
 from determined.core._record import EnvironmentNote, RunDescription, describe, storage_config
@@ -34,8 +34,9 @@ from determined.core._searcher import (
     _parse_searcher_max_length,
     _parse_searcher_units,
 )
-from determined.core._tensorboard import EventFiles, Mangler, Selector, TensorboardMode
-from determined.core._train import EarlyExitReason, NonChiefReports, TrainContext, Upload
+from determined.core._tensorboard import EventFiles, TensorboardMode, rank_directory
+from determined.core._train import EarlyExitReason, NonChiefReports, TrainContext
+from determined.store.messages import Report
 
 logger = logging.getLogger("determined.core")
 
@@ -66,6 +67,7 @@ class Context:
         heartbeat: Heartbeat | None = None,
         log_tee: LogTee | None = None,
         environment: EnvironmentNote | None = None,
+        uploads: RunUploads | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.distributed = distributed or DistributedContext()
@@ -81,6 +83,7 @@ class Context:
         self._heartbeat = heartbeat
         self._log_tee = log_tee
         self._environment = environment
+        self._uploads = uploads
         self._stacks = _StackSignal()
         self._is_open = False
 
@@ -93,6 +96,8 @@ class Context:
             self._heartbeat.start()
         if self._environment is not None:
             self._environment.start()
+        if self._uploads is not None:
+            self._uploads.start()
         if self._log_tee is not None:
             self._log_tee.start()
         return self
@@ -124,6 +129,8 @@ class Context:
             heartbeat = self._heartbeat
             steps.append(lambda: heartbeat.close(error, was_asked_to_stop=self.preempt.was_acknowledged))
         steps.append(self._shipper.close)
+        if self._uploads is not None:
+            steps.append(self._uploads.close)
         steps += [self._link.close, self._stacks.restore]
         try:
             first = _run_all(steps)
@@ -299,14 +306,15 @@ def _build(
         assert description is not None
         link = choose_link(run, description, distributed.rank)
     is_recorded = type(link) is not NullLink
-    event_files = EventFiles(run.tensorboard, tensorboard_mode)
+    event_files = EventFiles(rank_directory(run.tensorboard, distributed.rank), tensorboard_mode)
+    uploads = None if storage.is_direct else RunUploads(storage, run.name, event_files.path, distributed.rank)
     writes_events = is_chief and tensorboard_mode is TensorboardMode.AUTO and is_recorded
-    shipper = Shipper(link, event_files.follow if writes_events else None)
+    shipper = Shipper(link, _follower(event_files, uploads) if writes_events else None)
     train = TrainContext(
         shipper,
         link,
         event_files=event_files,
-        upload_event_files=None if storage.is_direct else _uploader(storage, run, distributed.rank),
+        upload_event_files=None if uploads is None else uploads.bring,
         tensorboard_mode=tensorboard_mode,
         is_chief=is_chief,
         non_chief_reports=non_chief_reports,
@@ -327,6 +335,7 @@ def _build(
         heartbeat=Heartbeat(shipper, watches_exit) if is_chief else None,
         log_tee=LogTee(shipper, distributed.rank) if is_recorded else None,
         environment=EnvironmentNote(shipper, description) if description and is_recorded and is_chief else None,
+        uploads=uploads,
     )
 
 
@@ -356,15 +365,15 @@ def _get_storage_manager(
     return artifacts.open_storage(configured, default_root=data_directory() / "checkpoints")
 
 
-def _uploader(storage: artifacts.Storage, run: Run, rank: int) -> Upload:
-    """Copies event files to the storage, beside the checkpoints."""
+def _follower(event_files: EventFiles, uploads: RunUploads | None) -> Follower:
+    """What AUTO does with reports: they become scalars, and those are brought to the storage."""
 
-    def upload(directory: Path, selector: Selector, mangler: Mangler) -> None:
-        for path in sorted(p for p in directory.rglob("*") if p.is_file() and selector(p)):
-            name = mangler(path.relative_to(directory), rank)
-            storage.keep(path, f"tensorboard/{run.name}/{Path(name).as_posix()}")
+    def follow(reports: Sequence[Report]) -> None:
+        event_files.follow(reports)
+        if uploads is not None:
+            uploads.sync()
 
-    return upload
+    return follow
 
 
 def _run_all(steps: list[Callable[[], None]]) -> Exception | None:

@@ -82,6 +82,15 @@ class EventFiles:
         self._file.flush()
 
 
+OTHER_RANK = re.compile(r"rank_\d+")
+"""Directories of other ranks, inside the chief's."""
+
+
+def rank_directory(path: Path, rank: int) -> Path:
+    """Where a rank writes: the chief into the run's directory, others below it, where TensorBoard keeps them apart."""
+    return path if rank == 0 else path / f"rank_{rank}"
+
+
 P = TypeVar("P", bound="str | PurePath")
 
 _TOOLS = (

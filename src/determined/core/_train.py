@@ -30,7 +30,7 @@ logger = logging.getLogger("determined.core")
 NonChiefReports: TypeAlias = Literal["ignore", "raise", "send"]
 """What becomes of a report from a rank other than the chief."""
 
-Upload: TypeAlias = Callable[[Path, Selector, Mangler], None]
+Upload: TypeAlias = Callable[[Selector, Mangler], None]
 """Copies event files from a directory to where they are kept."""
 
 
@@ -177,18 +177,15 @@ class TrainContext:
         return None if self._metadata is None else dict(self._metadata)
 
     def get_tensorboard_path(self) -> Path:
-        """The directory for this run's event files; it exists."""
-        if self._event_files is None:
-            raise ValueError(
-                "This context keeps no TensorBoard files. Open it with core.init() to have a place for them."
-            )
-        self._event_files.path.mkdir(parents=True, exist_ok=True)
-        return self._event_files.path
+        """The directory for event files of this rank; it exists. Ranks other than the chief have one inside of its."""
+        path = self._place()
+        path.mkdir(parents=True, exist_ok=True)
+        return path
 
     def upload_tensorboard_files(
         self, selector: Selector = lambda _: True, mangler: Mangler = lambda path, _rank: path
     ) -> None:
-        """Copy event files to where they are kept, in MANUAL mode.
+        """Copy event files to where they are kept, in MANUAL mode: in the background, and once more at the end.
 
         Args:
             selector: Gets each file's path and says whether to copy it.
@@ -199,11 +196,18 @@ class TrainContext:
                 "upload_tensorboard_files() is for scripts that write their own files, and this context writes them "
                 "itself. Open it with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) to decide yourself."
             )
-        path = self.get_tensorboard_path()
+        path = self._place()
         if self._upload_event_files is None:
             logger.debug("upload_tensorboard_files(): the files stay where they are, in %s", path)
         else:
-            self._upload_event_files(path, selector, mangler)
+            self._upload_event_files(selector, mangler)
+
+    def _place(self) -> Path:
+        if self._event_files is None:
+            raise ValueError(
+                "This context keeps no TensorBoard files. Open it with core.init() to have a place for them."
+            )
+        return self._event_files.path
 
     def _report(
         self,

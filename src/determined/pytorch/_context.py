@@ -14,6 +14,7 @@ from torch import nn
 from determined import core, errors
 from determined._info import TrialInfo
 from determined.core._context import _dummy_init
+from determined.core._event_upload import all_but_events, every_file
 from determined.core._tensorboard import rank_aware_path
 from determined.pytorch import _ddp, _precision
 from determined.pytorch._gradients import Gradients
@@ -23,7 +24,7 @@ from determined.pytorch._models import plain_model
 from determined.pytorch._position import Position
 from determined.pytorch._reducer import _PyTorchReducerContext
 from determined.pytorch._to_device import mover
-from determined.pytorch._writer import EventWriter, all_but_events, everything
+from determined.pytorch._writer import EventWriter
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -584,7 +585,7 @@ class PyTorchTrialContext:
             self._writer.rotate()
             with self._writer.tolerant():
                 self._core.train.upload_tensorboard_files(
-                    everything if self.distributed.rank == 0 else all_but_events, rank_aware_path
+                    every_file if self.distributed.rank == 0 else all_but_events, rank_aware_path
                 )
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:

@@ -98,13 +98,3 @@ class EventWriter:
     def _close_writer(self) -> None:
         if self._writer is not None:
             self._writer.close()
-
-
-def everything(path: Path) -> bool:  # noqa: ARG001 - what a selector gets
-    """Select all files."""
-    return True
-
-
-def all_but_events(path: Path) -> bool:
-    """Select profiles and the like: event files are the chief's to bring."""
-    return ".tfevents." not in path.name

@@ -1,38 +1,16 @@
-"""Copies event files to where they are kept while training goes on."""
+"""The contract of managers: what older scripts copy event files with."""
 
 from __future__ import annotations
 
 import abc
-import logging
 import os
-import random
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import PurePosixPath
 from types import TracebackType
 
-logger = logging.getLogger("determined.tensorboard")
-
-Selector = Callable[[Path], bool]
-Mangler = Callable[[Path, int], PurePath]
-Ask = tuple[Selector, Mangler, int]
-
-PAUSE_SECONDS = 1.0
-SAY_SECONDS = 10.0
-_MOST_ASKS = 50
+from determined.core._event_upload import EventUploads
 
 
-def every_file(_: Path) -> bool:
-    return True
-
-
-def same_path(path: Path, _: int) -> Path:
-    return path
-
-
-class TensorboardManager(abc.ABC):
+class TensorboardManager(EventUploads):
     """Uploads files of one directory that changed since they were last uploaded.
 
     Trouble with an upload is a warning, never an exception: the file is tried again with the next sync.
@@ -56,63 +34,12 @@ class TensorboardManager(abc.ABC):
         async_upload: bool = True,
         sync_on_close: bool = True,
     ) -> None:
-        self.base_path = Path(base_path)
+        super().__init__(base_path, async_upload, sync_on_close)
         self.sync_path = PurePosixPath(sync_path)
-        self._sync_on_close = sync_on_close
-        self._uploaded: dict[tuple[Path, str], tuple[int, int]] = {}
-        self._last_sync: float | None = None
-        self._asks: list[Ask] = []  # not answered yet
-        self._usual: Ask = (every_file, same_path, 0)
-        self._thread = threading.Thread(target=self._work, name="tensorboard", daemon=True) if async_upload else None
-        self._change = threading.Condition()
-        self._closing = False
-
-    @abc.abstractmethod
-    def upload(self, source: Path, name: PurePosixPath) -> None:
-        """Store one file under `name`, which is relative to the sync path."""
 
     @abc.abstractmethod
     def delete(self) -> None:
         """Remove everything under the sync path."""
-
-    def start(self) -> None:
-        """Start the thread, if there is to be one."""
-        if self._thread is not None and self._thread.ident is None:
-            self._thread.start()
-
-    def sync(self, selector: Selector = every_file, mangler: Mangler = same_path, rank: int = 0) -> None:
-        """Upload what has changed, unless the last sync began less than a second ago: then a little later.
-
-        Args:
-            selector: Gets each file's path and says whether to upload it.
-            mangler: Gets a path relative to the directory, and the rank; returns the path to store it under.
-            rank: The rank that `mangler` gets.
-        """
-        with self._change:
-            self._usual = (selector, mangler, rank)
-            if self._usual not in self._asks:
-                self._asks = [*self._asks, self._usual][-_MOST_ASKS:]
-            self._change.notify()
-        if not self._has_thread() and not self._seconds_to_wait():
-            self._answer()
-
-    def close(self) -> None:
-        """Make the last sync, and wait until everything is uploaded."""
-        with self._change:
-            if self._closing:
-                return
-            self._closing = True
-            if self._sync_on_close and self._usual not in self._asks:
-                self._asks.append(self._usual)
-            self._change.notify()
-        if not self._has_thread():
-            self._answer()
-            return
-        assert self._thread is not None
-        while self._thread.is_alive():
-            self._thread.join(SAY_SECONDS)
-            if self._thread.is_alive():
-                logger.info("Waiting for TensorBoard files to be uploaded ...")
 
     def __enter__(self) -> TensorboardManager:
         self.start()
@@ -122,61 +49,3 @@ class TensorboardManager(abc.ABC):
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def _has_thread(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
-    def _seconds_to_wait(self) -> float:
-        if self._last_sync is None:
-            return 0.0
-        return max(0.0, self._last_sync + PAUSE_SECONDS - time.monotonic())
-
-    def _work(self) -> None:
-        while True:
-            with self._change:
-                while not self._closing and (not self._asks or self._seconds_to_wait()):
-                    self._change.wait(self._seconds_to_wait() if self._asks else None)
-                done = self._closing
-            self._answer()
-            if done:
-                return
-
-    def _answer(self) -> None:
-        with self._change:
-            asks, self._asks = self._asks, []
-            if asks:
-                self._last_sync = time.monotonic()
-        with _random_state_kept():
-            for selector, mangler, rank in asks:
-                for path in self._files():
-                    if selector(path):
-                        self._upload_changed(path, PurePosixPath(mangler(path.relative_to(self.base_path), rank)))
-
-    def _files(self) -> Iterator[Path]:
-        for directory, _, names in os.walk(self.base_path):
-            yield from (Path(directory, name) for name in sorted(names))
-
-    def _upload_changed(self, path: Path, name: PurePosixPath) -> None:
-        try:
-            stat = path.stat()
-            seen = (stat.st_mtime_ns, stat.st_size)  # before the upload: what is written meanwhile counts as a change
-            if self._uploaded.get((path, str(name))) != seen:
-                self.upload(path, name)
-                self._uploaded[path, str(name)] = seen
-        except FileNotFoundError:
-            logger.debug("%s is gone before it was uploaded", path)
-        except Exception as error:  # noqa: BLE001  training goes on without its pictures
-            logger.warning("TensorBoard file %s was not uploaded, and is tried again: %s", path, error)
-
-
-@contextmanager
-def _random_state_kept() -> Iterator[None]:
-    """Drivers draw from Python's `random` when they retry; training must not notice."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # setting the state back would undo what training draws meanwhile
-        return
-    state = random.getstate()
-    try:
-        yield
-    finally:
-        random.setstate(state)

@@ -113,7 +113,7 @@ def test_upload_passes_selector_and_mangler(tmp_path: Path) -> None:
     train = TrainContext(event_files=files, upload_event_files=lambda *given: seen.append(given))
     keep, rename = (lambda path: True), (lambda path, rank: path)
     train.upload_tensorboard_files(keep, rename)
-    assert seen == [(tmp_path, keep, rename)]
+    assert seen == [(keep, rename)]
 
 
 def test_a_second_early_exit_is_ignored(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from determined.core import DistributedContext, _event_file
 from determined.core._event_file import EventFile
+from determined.core._event_upload import all_but_events
 from determined.core._tensorboard import rank_aware_path
-from determined.pytorch._writer import EventWriter, all_but_events
+from determined.pytorch._writer import EventWriter
 from tests.unit.pytorch.contexts import make_context
 
 
