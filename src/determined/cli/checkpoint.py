@@ -32,6 +32,8 @@ def list_checkpoints(
     experiment_id: int | None, trial_id: int | None, best: int | None, limit: int | None, offset: int, form: str
 ) -> None:
     """List checkpoints, of an experiment, of a trial, or all; the newest last."""
+    if best is not None and experiment_id is None and trial_id is None:
+        raise click.UsageError("--best needs an experiment, or a trial with -t.", click.get_current_context())
     client = connect()
     found = finding.checkpoints(client, experiment_id=experiment_id, trial_id=trial_id, best=best)
     tables.checkpoints(found[offset:][:limit]).show(form)

@@ -40,7 +40,7 @@ def experiment() -> None:
 @experiment.verb("list", "ls")
 @click.option("-a", "--all", "show_all", is_flag=True, help="Also archived ones and other people's.")
 @click.option("--show_project", "--show-project", is_flag=True, help="Also workspace and project.")
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state. Repeat for several.")
+@click.option("--state", "states", multiple=True, type=options.State(), help="Only in this state. Repeat for several.")
 @click.option(
     "--label", "labels", multiple=True, metavar="LABEL", help="Only with this label. Repeat for all of several."
 )

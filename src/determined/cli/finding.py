@@ -49,9 +49,12 @@ def _judged(found: Sequence[Experiment], metric: str | None, larger_is_better: b
     """The experiments as if they had looked at this metric: `loss` of validation, or `training.loss`."""
     if metric is None:
         return list(found)
-    group, _, name = metric.partition(".") if "." in metric else ("validation", ".", metric)
+    group, _, name = metric.partition(".")
     for experiment in found:
-        summaries = [summary(trial, group, name) for trial in experiment.iter_trials()]
+        summaries = [
+            summary(trial, "validation", metric) or summary(trial, group, name)  # a name may have a dot in it
+            for trial in experiment.iter_trials()
+        ]
         values = [summary["max" if larger_is_better else "min"] for summary in summaries if summary.get("count")]
         experiment.searcher_metric, experiment.smaller_is_better = metric, not larger_is_better
         experiment.best_metric = (max if larger_is_better else min)(values, default=None)

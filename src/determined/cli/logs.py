@@ -28,13 +28,17 @@ def show_logs(trial: Trial, *, follow: bool, head: int | None, tail: int | None,
         "timestamp_after": filters["timestamp_after"],
         "search_text": filters["search"],
     }
+    is_silent = not any(value is not None for value in (head, tail, *chosen.values()))
     for line in trial.iter_log_rows(follow=follow, head=head, tail=tail, **chosen):
+        is_silent = False
         if as_json:
             terminal.write(json.dumps(plain(line.to_dict()), sort_keys=True, ensure_ascii=False) + "\n")
         else:
             terminal.write(f"{line}\n")
         if follow:
             terminal.flush()
+    if is_silent:
+        terminal.say(f"Trial {trial.id} printed nothing between `init()` and its end, which is what is kept.")
     terminal.hint(f"Open this log again with: det trial logs {trial.id}")
 
 

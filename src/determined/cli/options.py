@@ -64,6 +64,26 @@ class Ids(click.ParamType):  # type: ignore[type-arg]  # generic only since clic
             self.fail(f"{value!r} is not an id. Ids are whole numbers: 3, or several: 3,5,8.", param, ctx)
 
 
+class State(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A state of an experiment, in capitals or not."""
+
+    name = "state"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The state as the store writes it."""
+        from determined.client import ExperimentState
+
+        if (state := str(value).upper()) not in ExperimentState.__members__:
+            self.fail(f"{value!r} is none of {', '.join(ExperimentState.__members__)}.", param, ctx)
+        return state
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The states that begin so."""
+        from determined.client import ExperimentState
+
+        return _offer(ctx, param, incomplete.upper(), lambda: [(name, "") for name in ExperimentState.__members__])
+
+
 def experiment_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The newest experiments, for completion."""
 

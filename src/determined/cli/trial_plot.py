@@ -106,6 +106,11 @@ def figure_of(
         label = " ".join(word for word in words if word)
         is_dashed = len(trials) > 1 and group == "training"
         curves.append(curve_of(data, label, _note(data, ended), colour=len(curves), is_dashed=is_dashed))
+    if not any(curve.x for curve in curves):
+        where = "" if first is None and last is None else " in these steps"
+        raise click.ClickException(
+            f"{_of(trials)} reported no number of {wanted!r}{where}, so there is nothing to draw."
+        )
     name = chosen[0][2]
     return Figure(f"{groups.pop()} {name}" if len(groups) == 1 else name, curves, log_y=log_y)
 

@@ -23,6 +23,7 @@ def test_checkpoints_are_listed(det: Det, history: History) -> None:
     assert listed(one.experiment_id) == one.uuids
     assert listed("-t", two.trial_id) == two.uuids
     assert listed(one.experiment_id, "--best", 1) == [one.checkpoints[10]]
+    assert "--best needs" in det("c", "ls", "--best", 1, code=2).stderr  # metrics of several runs do not compare
 
 
 def test_a_checkpoint_is_described_by_a_part_of_its_id(det: Det, history: History) -> None:

@@ -68,7 +68,8 @@ def test_lists_are_filtered_sorted_and_paged(det: Det, history: History) -> None
         return ids(det("-u", "ada", "e", "ls", "--csv", *words).stdout)
 
     assert listed() == [a, b, c, d]
-    assert listed("--state", "ERROR") == [b]
+    assert listed("--state", "ERROR") == listed("--state", "error") == [b]
+    assert "none of PAUSED, ACTIVE" in det("e", "ls", "--state", "done", code=2).stderr
     assert listed("--label", "x") == [a, b]
     assert listed("--label", "x", "--label", "y") == [b]
     assert listed("--name", "LPH") == [a]
@@ -94,12 +95,13 @@ def test_any_metric_can_be_looked_at(det: Det, history: History) -> None:
     """Runs that name no searcher metric are ranked by the metric that is typed."""
     a = history.run("a", metric=None, validation={1: {"acc": 0.5}, 2: {"acc": 0.4}}).experiment_id
     b = history.run("b", metric=None, validation={1: {"acc": 0.9}}, training={1: {"loss": 2.0}}).experiment_id
-    c = history.run("c", metric=None).experiment_id
+    c = history.run("c", metric=None, validation={1: {"top.5": 0.25}}).experiment_id
     words = ("e", "ls", "-a", "--sort-by", "best", "--json", "-m")
     rows = json.loads(det(*words, "acc", "--larger-is-better").stdout)
     assert [(row["id"], row["best_metric"]) for row in rows] == [(b, 0.9), (a, 0.5), (c, None)]
     rows = json.loads(det(*words, "training.loss").stdout)
     assert [(row["id"], row["best_metric"]) for row in rows] == [(b, 2.0), (a, None), (c, None)]
+    assert json.loads(det(*words, "top.5").stdout)[0]["best_metric"] == 0.25
 
 
 def test_describe_has_three_tables(det: Det, history: History, tmp_path: Path) -> None:

@@ -243,8 +243,11 @@ def test_what_cannot_be_drawn_is_said(det: Det, history: History, run: Run, tmp_
         in det("t", "plot", run.trial_id, "-m", "nope", code=1).stderr
     )
     assert ".svg" in det("t", "plot", run.trial_id, "-o", tmp_path / "a.gif", code=2).stderr
-    silent = history.run("silent")
-    assert "reported nothing" in det("t", "plot", silent.trial_id, code=1).stderr
+    silent = history.run("silent", training={1: {"note": "text"}})
+    assert "no number of 'note'" in det("t", "plot", silent.trial_id, "-m", "note", code=1).stderr
+    assert "in these steps" in det("t", "plot", run.trial_id, "--from", 20, "--to", 10, code=1).stderr
+    assert "reported nothing" in det("t", "plot", history.run("nothing").trial_id, code=1).stderr
+    assert "printed nothing" in det("t", "logs", silent.trial_id).stderr
 
 
 def test_a_range_is_zoomed_into(det: Det, run: Run) -> None:
