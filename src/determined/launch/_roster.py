@@ -52,6 +52,11 @@ class SignOut:
     def is_failure(self) -> bool:
         return self.code != 0 and self.last_try
 
+    @property
+    def obeyed(self) -> bool:
+        """It ended by the signal it was sent. With a code of its own it may have been on its way out before."""
+        return self.was_told and (self.code < 0 or self.code > 128)  # the latter is a shell's word for it
+
 
 class Roster:
     """The launcher's side: who has started, and how did they end."""
@@ -109,7 +114,9 @@ class Roster:
         """
         ends = self._out if signed else {**self._struck, **self._out}
         failures = [end for end in ends.values() if end.is_failure]
-        return min(failures, key=lambda end: (end.was_told, end.blames_another, end.failed_at), default=None)
+        return min(
+            failures, key=lambda end: (end.obeyed, end.blames_another, end.was_told, end.failed_at), default=None
+        )
 
 
 class Seat:

@@ -77,6 +77,18 @@ def test_the_first_failure_is_a_cause_and_not_a_consequence(roster, seat):
     assert roster.first_failure().rank == "2"
 
 
+def test_who_was_on_its_way_out_when_told_to_stop_is_the_cause(roster, seat):
+    """Issue 5: sys.exit(7) leaves no traceback, and the rank that misses it may end before it does."""
+    for end in [
+        ended("0", 7, at=3.0, was_told=True),
+        ended("1", 1, at=1.0, blames_another=True),
+        ended("2", 143, at=2.0, was_told=True),
+    ]:
+        seat(roster, end.rank).sign_out(end)
+    roster.refresh()
+    assert roster.first_failure().code == 7
+
+
 def test_a_failure_that_torch_will_restart_is_none_yet(roster, seat):
     """With `--max_restarts 1` the first failure does not end the run."""
     seat(roster, "0", restart="0", max_restarts="1").sign_out(ended("0", 1))
