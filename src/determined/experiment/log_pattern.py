@@ -7,6 +7,7 @@ works keeps working wherever RE2 itself does the matching. The few spellings tha
 from __future__ import annotations
 
 import re
+import warnings
 from functools import lru_cache
 
 POSIX = {
@@ -24,6 +25,7 @@ TOKEN = re.compile(
     r"|(?P<group>\(\?(?:P=|<=|<!|[=!>(#]))|(?P<named>\(\?<)|(?P<possessive>[*+?}]\+)",
     re.DOTALL,
 )
+LONGEST = 1000  # characters; beyond, compiling takes minutes
 IN_SET = re.compile(r"\\(?P<escape>.)|\[:(?P<negated>\^?)(?P<posix>[a-z]+):\]|\[", re.DOTALL)
 
 
@@ -38,8 +40,12 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
         compiled(r".*CUDA out of memory.*").search("RuntimeError: CUDA out of memory")
     """
+    if len(pattern) > LONGEST:
+        raise ValueError(f"is {pattern[:50]!r}..., and has {len(pattern)} characters; {LONGEST} are the most.")
     try:
-        return re.compile(TOKEN.sub(_rewritten, pattern), re.ASCII)
+        with warnings.catch_warnings():  # of meanings that Python may give to "--" or "||" in a set one day
+            warnings.simplefilter("ignore", FutureWarning)
+            return re.compile(TOKEN.sub(_rewritten, pattern), re.ASCII)
     except re.error as e:
         raise ValueError(f"is {pattern!r}, which is not a regular expression: {e}.") from None
     except (OverflowError, RecursionError):
@@ -64,7 +70,7 @@ def _escape(letter: str) -> str:
         return r"\Z"
     if letter.isdigit() and letter != "0":
         raise ValueError(f"has a back reference (\\{letter}); RE2 patterns do without.")
-    if letter in "pPCZ":
+    if letter in "pPCZuUN":
         raise ValueError(f"has \\{letter}, which is not taken here. Use classes such as [A-Za-z].")
     return f"\\{letter}"
 
