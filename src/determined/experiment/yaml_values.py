@@ -16,6 +16,7 @@ from determined.errors import ConfigError
 
 MOST_VALUES = 100_000
 DEEPEST = 64
+LONGEST_NUMBER = 3000  # characters; Python writes no integer of more than 4300 decimal digits
 CORE = "tag:yaml.org,2002:"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # only its parser is used
 
@@ -208,12 +209,11 @@ class _Builder:
         return text
 
     def _int(self, text: str, mark: Any) -> int:
+        if len(text) > LONGEST_NUMBER:
+            raise _refusal(mark, f"a number of {len(text)} digits is too long.")
         if OLD_OCTAL.fullmatch(text):
             self.notes.append(f"line {mark.line + 1}: {text} is read as the decimal number {int(text)}.")
-        try:
-            return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
-        except ValueError:  # Python reads no more than 4300 digits
-            raise _refusal(mark, f"a number of {len(text)} digits is too long.") from None
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
 
 
 def _is_merge(event: yaml.ScalarEvent) -> bool:

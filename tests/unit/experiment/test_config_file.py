@@ -63,6 +63,8 @@ def test_not_a_number_is_read() -> None:
         ("--- {a: 1}\n--- {b: 2}", r"line 2, column 1: a second document"),
         ("x: 1\na: \x00", r"line 2: the character #x0000"),
         ("a: " + "9" * 5000, r"line 1, column 4: a number of 5000 digits"),
+        ("a: 0" + "7" * 5000, r"line 1, column 4: a number of 5001 digits"),
+        ("a: 0x" + "f" * 4000, r"line 1, column 4: a number of 4002 digits"),
         ("", "is empty"),
         ("# nothing", "is empty"),
         ("- a", "is a list"),
