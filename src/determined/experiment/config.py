@@ -49,7 +49,8 @@ class ExperimentConfig(Fields):
         values = _one(layers, problems)
         fields = _shaped(values, problems)
         space, found = _space(values)
-        problems += [*found, *rules.contradictions(values)]
+        told = {problem.path for problem in problems}  # what is told of already looks as if it were missing
+        problems += [*(problem for problem in found if problem.path not in told), *rules.contradictions(values)]
         _refuse(problems)
         assert fields is not None
 
@@ -80,6 +81,9 @@ class ExperimentConfig(Fields):
     def masked(self) -> dict[str, Any]:
         """The effective configuration as people and logs may see it."""
         return masked(self.effective())
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        return self.masked().items()
 
 
 def built_in() -> dict[str, Any]:

@@ -12,11 +12,12 @@ from determined.experiment.sections import Length
 
 CLASS = re.compile(r"[A-Za-z0-9_.]+:[A-Za-z0-9_.]+")
 REMOVED = ("sync_halving", "adaptive", "adaptive_simple")
+MOST_RUNGS = 1000  # a slip of the keyboard would otherwise fill the memory
 SOURCES = ("source_trial_id", "source_checkpoint_uuid")
 
 
-def _count(default: int | None, least: int, description: str) -> Any:
-    return Field(default, ge=least, le=LARGEST, description=description)
+def _count(default: int | None, least: int, description: str, most: int = LARGEST) -> Any:
+    return Field(default, ge=least, le=most, description=description)
 
 
 def _max_trials() -> Any:
@@ -96,7 +97,7 @@ class AsyncHalving(WithLength):
     max_concurrent_trials: int = _concurrent()
     time_metric: str | None = _time_metric()
     max_time: int | None = _max_time()
-    num_rungs: int | None = _count(None, 1, "How many times trials are compared.")
+    num_rungs: int | None = _count(None, 1, "How many times trials are compared.", MOST_RUNGS)
     divisor: Number = _divisor()
     form: Literal["stopping", "promotion"] = _form()
     stop_once: bool | None = ignored("trials are always stopped once.")
@@ -112,11 +113,11 @@ class AdaptiveAsha(WithLength):
     time_metric: str | None = _time_metric()
     max_time: int | None = _max_time()
     divisor: Number = _divisor()
-    max_rungs: int = _count(5, 1, "The most times trials are compared in a bracket.")
+    max_rungs: int = _count(5, 1, "The most times trials are compared in a bracket.", MOST_RUNGS)
     mode: Literal["standard", "aggressive", "conservative"] = Field(
         default="standard", description="How early trials stop."
     )
-    bracket_rungs: list[Annotated[int, Field(ge=1, le=LARGEST)]] = Field(
+    bracket_rungs: list[Annotated[int, Field(ge=1, le=MOST_RUNGS)]] = Field(
         default_factory=list, description="Rungs of each bracket; overrides mode and max_rungs."
     )
     form: Literal["stopping", "promotion"] = _form()
@@ -136,7 +137,7 @@ class Optuna(Searcher):
     max_concurrent_trials: int = _concurrent()
     time_metric: str | None = _time_metric()
     max_time: int | None = _max_time()
-    num_rungs: int | None = _count(None, 1, "How many times trials are compared.")
+    num_rungs: int | None = _count(None, 1, "How many times trials are compared.", MOST_RUNGS)
     divisor: Number | None = Field(default=None, gt=1, description="As in async_halving; 4 where trials are stopped.")
 
 
@@ -185,7 +186,9 @@ def length(value: Any, least: int = 1) -> Length | int:
     is_count = isinstance(count, int) and not isinstance(count, bool) and least <= count <= LARGEST
     if is_count and value.keys() <= Length.model_fields.keys():
         return Length(**value)
-    raise ValueError(f"is {value!r}, and has to be a length in exactly one unit, such as {{epochs: 10}}.")
+    raise ValueError(
+        f"is {value!r}, and has to be a length in exactly one unit, {least} or more, such as {{epochs: 10}}."
+    )
 
 
 SEARCHERS: dict[str, type[Section]] = {

@@ -23,6 +23,7 @@ from determined.experiment.hparams import Space
 from determined.experiment.lifecycle import Exit, State
 from determined.experiment.search.base import SearchMethod
 from determined.experiment.search.curves import Landscape
+from determined.experiment.search.preview import preview
 from determined.experiment.search.rungs import brackets, divisor_of, rung_units
 from determined.experiment.search.searcher import Searcher
 from determined.experiment.simulation import Ending, Found, SimulatedTrial, Simulation, Span
@@ -81,13 +82,19 @@ def simulate(
         custom: The method for `name: custom`.
 
     Raises:
-        SearchError: The search never ends, or makes trials that no curve can be drawn for.
+        SearchError: The search never ends, is too large to play, or makes trials that no curve can be drawn for.
 
     Example::
 
         space, _ = parse({"lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1}})
         simulate({"name": "random", "metric": "loss", "max_trials": 8}, space).units  # 800
     """
+    planned = sum(count for count, _ in preview(searcher, space))
+    if planned > MOST_TRIALS:
+        raise errors.SearchError(
+            f"The search is for {planned:,} trials, and a simulation plays at most {MOST_TRIALS:,}. "
+            "Lower max_trials, or the counts of a grid."
+        )
     return _Play(searcher, space, seed, world or World(), custom).run()
 
 

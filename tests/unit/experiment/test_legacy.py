@@ -147,3 +147,19 @@ def test_warnings_never_fail() -> None:
         }
     )  # fmt: skip
     assert len(config.warnings) == 7
+
+
+@pytest.mark.parametrize(("key", "least"), [("searcher", 1), ("min_validation_period", 0)])
+def test_a_length_that_is_too_small_is_told_how_small_it_may_be(key: str, least: int) -> None:
+    """platform 1.8: one unit, and a number within its range."""
+    length = {"batches": least - 1}
+    changes = {"searcher": {**SINGLE, "max_length": length}} if key == "searcher" else {key: length}
+    with pytest.raises(ConfigError, match=f"exactly one unit, {least} or more"):
+        parse(changes)
+
+
+def test_a_value_that_json_cannot_hold_is_told_once() -> None:
+    """platform 1.1: one mistake is one line."""
+    with pytest.raises(ConfigError) as caught:
+        parse({"hyperparameters": {"lr": {"type": "double", "minval": 0, "maxval": float("inf")}}})
+    assert len(str(caught.value).splitlines()) == 2

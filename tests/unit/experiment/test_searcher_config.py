@@ -89,7 +89,8 @@ def test_required_fields(name: str, key: str) -> None:
         ("adaptive_asha", "bracket_rungs", [0]), ("adaptive_asha", "bracket_rungs", 3), ("single", "metric", ""),
         ("single", "smaller_is_better", "yes"), ("single", "source_trial_id", "1"), ("optuna", "sampler", "a.b"),
         ("optuna", "sampler_args", []), ("custom", "unit", "weeks"), ("custom", "method", "not a class"),
-        ("custom", "class", "nor:this:one"),
+        ("custom", "class", "nor:this:one"), ("async_halving", "num_rungs", 10**9), ("optuna", "num_rungs", 1001),
+        ("adaptive_asha", "max_rungs", 1001), ("adaptive_asha", "bracket_rungs", [2, 1001]),
     ],
 )  # fmt: skip
 def test_ranges(name: str, key: str, bad: Any) -> None:

@@ -240,6 +240,14 @@ def test_a_trial_that_is_paused_between_validations_loses_nothing() -> None:
     assert (played.units, played.time) == (20, 17)
 
 
+@pytest.mark.parametrize("search", [{**RANDOM, "max_trials": 10**8}, {**ADAPTIVE, "max_trials": 10**8}, GRID])
+def test_what_would_take_for_ever_is_refused_at_once(search: dict[str, Any]) -> None:
+    """A slip of the keyboard is told, with the number, before anything is played."""
+    space, _ = hparams.parse({"lr": {"type": "double", "minval": 0, "maxval": 1, "count": 10**8}})
+    with pytest.raises(errors.SearchError, match="100,000,000 trials"):
+        simulate(search, space)
+
+
 def test_searches_without_an_end_are_refused() -> None:
     """A custom search may pause all it has, or never stop making trials, or make up hyperparameters."""
 
