@@ -42,7 +42,7 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
         elif found["type"] == "union_tag_invalid":
             yield _unknown_kind(path, found["input"])
         else:
-            yield Problem(path, _reason(found, str(location[-1]) if location else ""))
+            yield Problem(path, _reason(found, path, str(location[-1]) if location else ""))
 
 
 def _path(location: Sequence[str | int]) -> str:
@@ -53,10 +53,12 @@ def _path(location: Sequence[str | int]) -> str:
     return path
 
 
-def _reason(found: Mapping[str, Any], key: str) -> str:
+def _reason(found: Mapping[str, Any], path: str, key: str) -> str:
     kind, value, details = found["type"], found["input"], found.get("ctx", {})
     if key in SECRET_KEYS:
         return "has to be text. Write it in quotes."
+    if path in ("data", "checkpoint_storage") and kind in EXPECTED:  # the value may hold secrets
+        return f"has to be {EXPECTED[kind].format()}."
     if kind == "value_error":
         return str(details["error"])
     if kind == "literal_error":

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from determined.experiment.searcher_config import ALIASES, SEARCHERS, SOURCES
+from determined.experiment.searcher_config import ALIASES, REMOVED, SEARCHERS, SOURCES
 from determined.experiment.storage_config import STORAGE
 
 Layer = Mapping[str, Any]
@@ -101,7 +101,9 @@ def _union(strong: Any, weak: Any, tag: str, kinds: Mapping[str, type[BaseModel]
     if not isinstance(strong, Mapping) or not isinstance(weak, Mapping):
         return strong
     own, other = (kinds.get(_canonical(side.get(tag))) for side in (strong, weak))
-    if tag in strong and own is not None and other is not own and other is not None:
+    if tag in strong and own is not None and weak.get(tag) in REMOVED:
+        weak = {k: v for k, v in weak.items() if k in own.model_fields}
+    elif tag in strong and own is not None and other is not own and other is not None:
         weak = {k: v for k, v in weak.items() if k not in other.model_fields or k in own.model_fields}
     return _mapping(strong, weak, {"max_length": _stronger, "sampler_args": _either})
 

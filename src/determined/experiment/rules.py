@@ -105,7 +105,10 @@ def _profiling(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _records(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Records become batches by global_batch_size."""
-    lengths = {"searcher.max_length": _section(values, "searcher").get("max_length")}
+    lengths: dict[str, Any] = {}
+    searcher = _section(values, "searcher")
+    if searcher.get("name") in ("single", "random", "grid"):  # elsewhere records are of no use, whatever the batch
+        lengths["searcher.max_length"] = searcher.get("max_length")
     if is_trial_class(values.get("entrypoint")):
         lengths |= {key: values.get(key) for key in ("min_validation_period", "min_checkpoint_period")}
     for path, length in lengths.items():

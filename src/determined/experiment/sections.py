@@ -38,10 +38,10 @@ class Resources(Section):
 
 
 def assignments(entries: Any) -> Any:
-    """`entries`, if each says NAME=VALUE. ValueError names the first that does not."""
-    for entry in entries if isinstance(entries, list) else ():
-        if not isinstance(entry, str) or not VARIABLE.fullmatch(entry):
-            raise ValueError(f'has {shown(entry)}, and has to be a list of texts of the form "NAME=VALUE".')
+    """`entries`, if each says NAME=VALUE. ValueError names those that do not."""
+    given = entries if isinstance(entries, list) else []
+    if wrong := [shown(e) for e in given if not isinstance(e, str) or not VARIABLE.fullmatch(e)]:
+        raise ValueError(f'has {", ".join(wrong)}, and has to be a list of texts of the form "NAME=VALUE".')
     return entries
 
 
@@ -78,7 +78,9 @@ class Environment(Section):
     def _by_slot_type(cls, value: Any) -> Any:
         if isinstance(value, list):
             return dict.fromkeys(SLOT_TYPES, assignments(value))
-        if isinstance(value, dict) and "gpu" in value and "cuda" not in value:
+        if isinstance(value, dict) and "gpu" in value:
+            if "cuda" in value:
+                raise ValueError("has both gpu and cuda, which mean the same. Keep cuda.")
             return {"cuda" if key == "gpu" else key: entries for key, entries in value.items()}
         return value
 

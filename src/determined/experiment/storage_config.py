@@ -83,8 +83,8 @@ class S3(Bucket):
     REQUIRED = ("bucket",)
     type: Literal["s3"] = "s3"
     bucket: str | None = Field(default=None, description="Name of the bucket.")
-    access_key: str | None = Field(default=None, description="Absent: the credentials of the environment.")
-    secret_key: str | None = Field(default=None, description="Goes with access_key.")
+    access_key: str | None = Field(default=None, repr=False, description="Absent: the credentials of the environment.")
+    secret_key: str | None = Field(default=None, repr=False, description="Goes with access_key.")
     endpoint_url: str | None = Field(default=None, description="Address of the service, if it is not Amazon's.")
 
     @field_validator("bucket")
@@ -112,9 +112,9 @@ class Azure(Bucket):
     REQUIRED = ("container",)
     type: Literal["azure"] = "azure"
     container: str | None = Field(default=None, description="Name of the container.")
-    connection_string: str | None = Field(default=None, description="One way to authenticate.")
+    connection_string: str | None = Field(default=None, repr=False, description="One way to authenticate.")
     account_url: str | None = Field(default=None, description="The other way to authenticate.")
-    credential: str | None = Field(default=None, description="Goes with account_url.")
+    credential: str | None = Field(default=None, repr=False, description="Goes with account_url.")
 
 
 def absolute(value: str) -> str:

@@ -184,12 +184,16 @@ def test_secrets_are_masked_and_reach_the_trial() -> None:
     assert not re.search('abc|k1|k2|u:p|"y"', shown)
     assert config.effective()["data"]["secrets"]["t"] == "abc"
     assert config.effective()["checkpoint_storage"]["secret_key"] == "k2"
+    logged = f"{config!r} {config} {config.checkpoint_storage!r}"
+    assert not re.search("abc|k1|k2", logged)
 
 
 def test_messages_keep_secrets() -> None:
     """P-09: a key of the wrong type is not repeated in the error."""
     line = refused(checkpoint_storage={"type": "s3", "bucket": "b", "secret_key": 12345})
     assert "secret_key" in line
+    for section in ("checkpoint_storage", "data"):
+        assert "hunter2" not in refused(**{section: [{"secret_key": "hunter2"}]})
     assert "12345" not in line
 
 
@@ -247,9 +251,10 @@ def test_time_is_derived_from_the_older_length() -> None:
 
 
 @pytest.mark.parametrize("length", [{"records": 8}, 8])
-def test_other_lengths_do_not_tell_time(length: Any) -> None:
-    """P-15: records, and numbers without a unit, are refused, naming time_metric."""
-    line = refused(searcher={**ASHA, "max_length": length}, hyperparameters={"global_batch_size": 4})
+@pytest.mark.parametrize("space", [{}, {"global_batch_size": 4}])
+def test_other_lengths_do_not_tell_time(length: Any, space: dict[str, Any]) -> None:
+    """P-15: records, and numbers without a unit, are refused, naming time_metric; a batch size would not help."""
+    line = refused(searcher={**ASHA, "max_length": length}, hyperparameters=space)
     assert re.search("adaptive_asha.*time_metric.*max_time", line)
 
 
@@ -352,8 +357,17 @@ def test_variables_apply_by_slot_type() -> None:
 
 @pytest.mark.parametrize("entry", ["A", "=1", "A B=1", 5, {"A": 1}])
 def test_variables_are_assignments(entry: Any) -> None:
-    """platform 1.7: NAME=VALUE, said once."""
-    assert "NAME=VALUE" in refused(environment={"environment_variables": ["OK=1", entry]})
+    """platform 1.7: NAME=VALUE; all that are none are named at once."""
+    line = refused(environment={"environment_variables": ["OK=1", entry, "also wrong"]})
+    assert "NAME=VALUE" in line
+    assert json.dumps(entry) in line
+    assert '"also wrong"' in line
+
+
+def test_one_list_for_cuda() -> None:
+    """platform 1.7: gpu and cuda are one type of slot, so only one of them can have the list."""
+    line = refused(environment={"environment_variables": {"gpu": ["A=1"], "cuda": ["A=2"]}})
+    assert line.endswith("has both gpu and cuda, which mean the same. Keep cuda.")
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,19 @@ def test_searchers_are_a_union() -> None:
     assert found == {"name": "asha", "num_rungs": 3, "metric": "m", "max_trials": 5, "typo": 1}
 
 
+def test_fields_of_a_removed_searcher_go_with_it() -> None:
+    """platform 1.1: an old file needs no more than another name on the command line."""
+    old = {
+        "name": "adaptive_simple",
+        "metric": "m",
+        "max_trials": 5,
+        "budget": {"batches": 9},
+        "train_stragglers": True,
+    }
+    found = merged([{"searcher": {"name": "random"}}, {"searcher": old}])["searcher"]
+    assert found == {"name": "random", "metric": "m", "max_trials": 5}
+
+
 def test_the_same_searcher_under_its_two_names_merges() -> None:
     """platform 1.8: async_halving and asha are one."""
     found = merged([{"searcher": {"name": "asha"}}, {"searcher": {"name": "async_halving", "num_rungs": 3}}])
