@@ -85,6 +85,23 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         determined.pytorhc  # noqa: B018 - looking is the point
 
 
+@pytest.mark.parametrize("statement", ["import {}", "from {} import Anything", "from {0} import {1}"])
+@pytest.mark.parametrize("module", ["determined.keras", "determined.pytorch.deepspeed"])
+def test_what_is_left_out_says_what_to_use(module: str, statement: str) -> None:
+    """Decision 9: importing what is left out on purpose is an ImportError with a sentence, not just a missing name."""
+    room, _, name = module.rpartition(".")
+    code = statement.format(module) if "{0}" not in statement else statement.format(room, name)
+    with pytest.raises(ImportError, match=f"{module} is left out: .*(torchrun|core.init)"):
+        exec(code)  # noqa: S102 - each way to write an import
+
+
+def test_older_names_are_where_they_were() -> None:
+    """pytorch.md 1.2, 2: batch samplers of 0.12 are on the package, and a trial class knows its context's class."""
+    for name in ("RepeatBatchSampler", "DistributedBatchSampler", "SkipBatchSampler"):
+        assert getattr(pytorch, name) is getattr(pytorch.samplers, name)
+    assert pytorch.PyTorchTrial.trial_context_class is pytorch.PyTorchTrialContext
+
+
 def test_log_format() -> None:
     """core.md 0: the format of log lines is the known one."""
     assert determined.LOG_FORMAT == "%(levelname)s: [%(process)s] %(name)s: %(message)s"

@@ -26,6 +26,7 @@ ROOMS: dict[str, set[str]] = {
     "client": {"store", "artifacts", "experiment"},
     "cli": {"client", "server", "experiment"},
     "experimental": {"core", "pytorch", "_info", "client"},
+    "keras": set(),
     "searcher": {"experiment"},
     "tensorboard": {"core", "pytorch", "artifacts", "_info"},
     "util": {"core", "pytorch", "_info"},

@@ -26,6 +26,9 @@ from determined.pytorch._to_device import data_length, to_device
 from determined.pytorch._trainer import Trainer
 from determined.pytorch._trial import LegacyTrial as LegacyTrial
 from determined.pytorch._trial import PyTorchTrial
+from determined.pytorch.samplers import DistributedBatchSampler as DistributedBatchSampler  # where 0.12 had these three
+from determined.pytorch.samplers import RepeatBatchSampler as RepeatBatchSampler
+from determined.pytorch.samplers import SkipBatchSampler as SkipBatchSampler
 
 _ShouldExit = ShouldExit
 

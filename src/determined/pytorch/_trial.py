@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from determined.pytorch._callback import PyTorchCallback
+from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._reducer import Reducer
 from determined.pytorch._to_device import data_length
 
 if TYPE_CHECKING:
-    from determined.pytorch._context import PyTorchTrialContext
     from determined.pytorch._data import DataLoader
 
 
@@ -51,6 +51,8 @@ class PyTorchTrial(LegacyTrial):
             def build_validation_data_loader(self):
                 return pytorch.DataLoader(dataset, batch_size=8)
     """
+
+    trial_context_class = PyTorchTrialContext
 
     @abc.abstractmethod
     def __init__(self, context: PyTorchTrialContext) -> None:
