@@ -12,7 +12,7 @@ import os
 import secrets
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from determined._home import data_directory, make_data_directory
 from determined.store.messages import FitReport, Report, Signal, now
@@ -78,6 +78,9 @@ class Link(Protocol):
     def attach(self) -> Attached | None:
         """The trial that this run is recorded as, found or made now; None if that cannot be had within seconds."""
 
+    def metadata(self) -> dict[str, Any] | None:
+        """The metadata that the run's trial has already; None if none, or if that cannot be had within seconds."""
+
     def best_validation(self) -> float | None:
         """The best searcher metric of the whole experiment so far, as far as this link knows. Quick."""
 
@@ -119,6 +122,9 @@ class NullLink:
         return Signal.NONE
 
     def attach(self) -> Attached | None:
+        return None
+
+    def metadata(self) -> dict[str, Any] | None:
         return None
 
     def best_validation(self) -> float | None:

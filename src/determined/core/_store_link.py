@@ -278,6 +278,17 @@ class StoreLink:
 
         return self._ask(ask)
 
+    def metadata(self) -> dict[str, Any] | None:
+        def ask() -> dict[str, Any]:
+            from determined.store import trials
+
+            store = self._opened()
+            standing = self._begun(store)
+            with store.read() as conn:
+                return trials.get(conn, standing.attempt.trial_id).metadata
+
+        return self._ask(ask) or None
+
     def best_validation(self) -> float | None:
         return self._best
 

@@ -173,7 +173,9 @@ class TrainContext:
         return self.get_metadata()
 
     def get_metadata(self) -> dict[str, Any] | None:
-        """The run's metadata; None if none was set."""
+        """The run's metadata, also what an earlier attempt of the same trial has set; None if none was set."""
+        if self._metadata is None:
+            self._metadata = self._link.metadata()
         return None if self._metadata is None else dict(self._metadata)
 
     def get_tensorboard_path(self) -> Path:

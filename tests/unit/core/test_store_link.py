@@ -293,6 +293,17 @@ def test_the_same_outside_names_are_the_same_trial(open_link: Opener, store_plac
     assert other.trial_id != begun.trial_id
 
 
+def test_metadata_outlives_the_process(open_link: Opener, who: RunDescription) -> None:
+    """Contract 5.1: a later attempt of the same trial reads the metadata that an earlier one has set."""
+    names = {"external_experiment_id": "exp", "external_trial_id": "t"}
+    detached = dataclasses.replace(who, is_detached=True, config={**who.config, **names})
+    first = open_link(detached)
+    assert first.metadata() is None
+    first.send([MetadataReport({"note": "x"})])
+    assert open_link(detached).metadata() == {"note": "x"}
+    assert open_link().metadata() is None, "a run of its own begins without"
+
+
 def test_history_is_that_of_the_script(open_link: Opener, who: RunDescription) -> None:
     """Issue 6: "latest" and "best" are of earlier runs of this script, class and storage; others are named as such."""
     first = open_link()

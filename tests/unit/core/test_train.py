@@ -160,6 +160,16 @@ def test_steps_are_whole_numbers(steps: object) -> None:
         TrainContext().report_training_metrics(steps, {})  # type: ignore[arg-type]
 
 
+def test_metadata_of_an_earlier_attempt_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contract 5.1: get_metadata() reads what the run has, also after a restart; setting replaces it."""
+    case = Reporting()
+    monkeypatch.setattr(case.link, "metadata", lambda: {"restarts": 1})
+    assert case.train.get_metadata() == {"restarts": 1}
+    assert case.train.set_metadata({"restarts": 2}) == {"restarts": 2}
+    assert case.train.get_metadata() == {"restarts": 2}
+    case.finish()
+
+
 def test_metadata_is_kept_and_replaced() -> None:
     """Contract 1.5 Better: metadata works locally; setting replaces, and the caller's dict stays the caller's."""
     case = Reporting()
