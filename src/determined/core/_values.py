@@ -72,6 +72,8 @@ def _numbers(value: Any) -> Any:
         return value.detach().cpu().tolist()
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.generic, numpy.ndarray)):
+        if value.dtype.kind == "f" and value.dtype.itemsize > 8:  # a longdouble stays one in tolist()
+            value = value.astype(float)
         return None if value.dtype.kind in "cV" else value.tolist()
     return None
 

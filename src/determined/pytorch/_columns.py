@@ -17,12 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from determined.core._values import BatchColumns
+from determined.core._values import BatchColumns, plain
 from determined.pytorch._running import Chunk, Column, Running, described, scalar_dtype
 from determined.pytorch._sums import Array, fetch, rebuild, to_numpy
 
 _FOLD = 256  # batches between two foldings into the running sums
 _ELEMENTS = 1 << 22  # waiting and kept values stay below this many elements: large tensors fold and fade sooner
+_NUMBERS = {bool, int, float}
 _FROZEN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
@@ -228,10 +229,21 @@ def _flat(history: Iterable[Chunk]) -> Array | None:
 
 
 def _items(values: Any) -> list[Any]:
-    if isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray) and values.dtype.kind != "c":
         return [values[i, ...] for i in range(len(values))]  # an array even where the value had no dimension
-    # What is still a tensor here has no data, or none that numpy could have.
-    return [None if isinstance(value, torch.Tensor) else to_numpy(value) for value in values]
+    return [value if type(value) in _NUMBERS else _reportable(value) for value in values]
+
+
+def _reportable(value: Any) -> Any:
+    """The value with tensors as numpy; None for what no report can hold: its average is None too."""
+    if isinstance(value, torch.Tensor):  # still one here, so it has no data, or none that numpy could have
+        return None
+    value = to_numpy(value)
+    try:
+        plain(value, "")
+    except (TypeError, ValueError):
+        return None
+    return value
 
 
 def _size(value: Any) -> int:

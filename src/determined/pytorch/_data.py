@@ -138,9 +138,8 @@ class DataLoader(Generic[T_co]):
             rank: Which of them this is; ignored if there is only one.
         """
         batch_sampler = adapt_batch_sampler(self.batch_sampler, repeat, skip, num_replicas, rank)
-        rank = rank if num_replicas > 1 else 0
-        start = rank + max(skip, 0) * num_replicas
-        passes = self._passes(self._seed, start, num_replicas, repeat)
+        rank, stride = (rank, num_replicas) if num_replicas > 1 else (0, 1)
+        passes = self._passes(self._seed, rank + max(skip, 0) * stride, stride, repeat)
         return self.open(passes, batch_sampler=batch_sampler)
 
     def open(

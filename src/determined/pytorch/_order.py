@@ -152,7 +152,9 @@ class Sampled:
             with _batch_rng.isolated_streams("sampler", self._seed, epoch):
                 tell_epoch(self._sampler, epoch)
                 # Up to its length: a sampler that repeats for ever has one, too.
-                return list(islice(self._sampler, len(self._sampler)))
+                items = islice(self._sampler, len(self._sampler))
+                # A sampler may fill one list again and again, since torch reads a batch before the next is made.
+                return [item.copy() if type(item) is list else item for item in items]
         finally:
             for (generator, _), state in zip(self._generators, states, strict=True):
                 generator.set_state(state)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -176,9 +177,10 @@ _PLAIN: dict[type, Callable[[_Move, Any, str], Any]] = {list: _Move._list, tuple
 def _rebuild(data: Any, moved: list[Any]) -> Any:
     """A container of the type of `data` that holds `moved`; a plain one if that type cannot be made."""
     try:
-        if isinstance(data, MutableMapping):
+        if isinstance(data, (dict, UserDict)):
             mapping = copy.copy(data)  # keeps what else it has, such as a default
-            mapping.update(zip(data, moved, strict=True))
+            for key, value in zip(data, moved, strict=True):
+                mapping[key] = value  # update() of a Counter would add
             return mapping
         if isinstance(data, Mapping):
             return type(data)(dict(zip(data, moved, strict=True)))  # type: ignore[call-arg]  # most take a mapping

@@ -30,6 +30,8 @@ class Custom:
     [
         (np.float32(0.5), 0.5),
         (np.float64(0.5), 0.5),
+        (np.longdouble(0.5), 0.5),
+        (np.array([0.5], dtype=np.longdouble), [0.5]),
         (np.int64(3), 3),
         (np.bool_(True), True),
         (np.arange(4).reshape(2, 2), [[0, 1], [2, 3]]),

@@ -176,6 +176,33 @@ class Buckets(Sampler[list[int]]):
         return -(-self.length // self.size)
 
 
+class OneList(Sampler[list[int]]):
+    """A batch sampler that fills one list again and again, as torch allows: it reads a batch before the next."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batch: list[int] = []
+        for record in range(6):
+            batch.append(record)
+            if len(batch) == 2:
+                yield batch
+                batch.clear()
+
+    def __len__(self) -> int:
+        return 3
+
+
+def test_a_batch_sampler_may_fill_one_list_again_and_again() -> None:
+    """1.3: batches are those that torch would read."""
+    loader = DataLoader(list(range(6)), batch_sampler=OneList())
+    assert lists(loader) == [[0, 1], [2, 3], [4, 5]]
+    assert lists(loader.get_data_loader(repeat=True, skip=1, num_replicas=2, rank=1), 2) == [[0, 1], [4, 5]]
+
+
+def test_no_replicas_is_one() -> None:
+    """1.4: sharding is for more than one replica."""
+    assert lists(DataLoader(list(range(3))).get_data_loader(num_replicas=0, skip=1)) == [[1], [2]]
+
+
 kinds = st.sampled_from(["sequential", "shuffled", "sampler", "torch batches", "buckets"])
 
 

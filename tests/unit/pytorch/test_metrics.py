@@ -6,6 +6,7 @@ import gc
 import logging
 import math
 import tracemalloc
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from determined import errors, pytorch
-from determined.core._values import BatchColumns
+from determined.core._values import BatchColumns, plain_batches
 from determined.pytorch import Reducer, _columns, _compat, _metrics
 from determined.pytorch._metrics import TrainingWindow, ValidationPass, reduce_full_dataset
 from determined.pytorch._reducer import _PyTorchReducerContext
 from tests.unit.pytorch.thread_ranks import ThreadRank, on_ranks
+
+
+def kind(value: Any) -> str:
+    return type(value).__name__
 
 
 def windows(per_rank: list[list[Any]], **settings: Any) -> list[Any]:
@@ -113,6 +118,15 @@ def test_what_cannot_be_averaged_is_none_with_the_key_kept(size: int, caplog: py
     assert "batch 0 (rank 0)" in caplog.text
     assert len([r for r in caplog.records if "'text'" in r.message]) == 1
     assert not [r for r in caplog.records if "'never'" in r.message]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("odd", [1j, torch.tensor(1j), {1}, object(), Decimal("1.5"), b"\xff", [1j]], ids=kind)
+def test_what_cannot_be_reported_is_none_in_its_batch_too(odd: Any, size: int):
+    """FIX W58: a value that no report can hold ends training no more than a string does, on any number of ranks."""
+    for answer in windows([[{"odd": odd, "loss": 1.0}, {"odd": odd, "loss": 2.0}]] * size):
+        assert answer.metrics == {"odd": None, "loss": 1.5}
+        assert plain_batches(answer.batch_metrics) == [{"odd": None, "loss": 1.0}, {"odd": None, "loss": 2.0}]
 
 
 def test_a_tensor_of_another_size_is_ragged():

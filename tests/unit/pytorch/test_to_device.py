@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, UserDict, defaultdict, namedtuple
+from collections import Counter, OrderedDict, UserDict, defaultdict, namedtuple
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -139,6 +140,37 @@ def test_containers_keep_more_than_their_items() -> None:
     assert to_device(defaultdict(list, {"a": torch.zeros(1)}), "cpu").default_factory is list
     assert list(to_device(OrderedDict(b=torch.zeros(1), a=torch.zeros(1)), "cpu")) == ["b", "a"]
     assert to_device(Frozen(torch.zeros(1)), "meta", {int}).total == 7
+
+
+class Fields(MutableMapping[str, Any]):
+    """A mapping that keeps its items in a dict, which a shallow copy would share."""
+
+    def __init__(self, items: Mapping[str, Any]) -> None:
+        self.items_ = dict(items)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.items_[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.items_[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self.items_[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.items_)
+
+    def __len__(self) -> int:
+        return len(self.items_)
+
+
+def test_mappings_with_manners_of_their_own() -> None:
+    """W41: what a Counter counted is not counted again, and a mapping of the user's own is not changed."""
+    assert to_device(Counter("aab"), "cpu", {int}) == {"a": 2, "b": 1}
+    batch = Fields({"a": torch.zeros(1)})
+    moved = to_device(batch, "meta")
+    assert type(moved) is Fields
+    assert (moved["a"].is_meta, batch["a"].is_meta) == (True, False)
 
 
 def test_a_container_that_cannot_be_made_becomes_a_plain_one() -> None:
