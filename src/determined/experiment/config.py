@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import PrivateAttr, ValidationError
@@ -61,7 +61,7 @@ class ExperimentConfig(Fields):
             complete.model_fields_set, **{k: getattr(complete, k) for k in Fields.model_fields}
         )
         config._space = space
-        config._warnings = (*legacy.warnings(fields), *_of_the_search(values, space))
+        config._warnings = (*legacy.warnings(fields), *_of_the_search(values, space), *_without_type(space))
         return config
 
     @property
@@ -126,6 +126,14 @@ def _of_the_search(values: Mapping[str, Any], space: hparams.Space) -> list[str]
     if _method(values) == "single" and not space.is_constant():
         return ["searcher is single, and hyperparameters are not all constant: one sample is drawn, and no more."]
     return []
+
+
+def _without_type(space: hparams.Space) -> Iterator[str]:
+    paths = dict.fromkeys(path for path, _ in space.parameters())
+    for *group, last in paths:
+        if group and last == "minval" and (*group, "maxval") in paths:
+            name = ".".join(("hyperparameters", *group))
+            yield f'{name} has minval and maxval but no type, so it is a group of constants. Add a type, such as "double".'
 
 
 def _refuse(problems: Iterable[Problem]) -> None:

@@ -90,7 +90,7 @@ def _unknown(key: str, path: str, owner: type[BaseModel] | None, location: Seque
         if owners := [name for name, other in others.items() if key in names(other)]:
             return f"belongs to {', '.join(owners)}, not to {location[1]}. Remove it."
     known = names(owner) if owner else []
-    return f"is not a known key.{close(key, known) or _listing(known)}"
+    return f"is not a known key.{close(key, owner.model_fields if owner else ()) or _listing(known)}"
 
 
 def _listing(known: Sequence[str]) -> str:

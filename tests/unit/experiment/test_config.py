@@ -364,6 +364,12 @@ def test_variables_are_assignments(entry: Any) -> None:
     assert '"also wrong"' in line
 
 
+def test_a_range_without_a_type_is_pointed_out() -> None:
+    """platform 2.1: a mapping without `type` is a group; one that looks like a range was hardly meant to be."""
+    (warning,) = parse(hyperparameters={"a": {"b": {"tpye": "int", "minval": 1, "maxval": 3}}}).warnings
+    assert warning.startswith("hyperparameters.a.b has minval and maxval but no type")
+
+
 def test_one_list_for_cuda() -> None:
     """platform 1.7: gpu and cuda are one type of slot, so only one of them can have the list."""
     line = refused(environment={"environment_variables": {"gpu": ["A=1"], "cuda": ["A=2"]}})

@@ -163,3 +163,10 @@ def test_a_value_that_json_cannot_hold_is_told_once() -> None:
     with pytest.raises(ConfigError) as caught:
         parse({"hyperparameters": {"lr": {"type": "double", "minval": 0, "maxval": float("inf")}}})
     assert len(str(caught.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("key", ["min_checkpoint_period", "records_per_epoch", "optimizations"])
+def test_a_misspelt_older_field_is_recognised(key: str) -> None:
+    """platform 1.1: the key that was meant is named, also where it is an older one."""
+    with pytest.raises(ConfigError, match=f"Did you mean {key}"):
+        parse({f"{key}x": {"batches": 3}})
