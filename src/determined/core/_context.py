@@ -383,7 +383,7 @@ def _run_all(steps: list[Callable[[], None]]) -> Exception | None:
         try:
             step()
         except Exception as failed:
-            if first is not None:
+            if first is not None and failed is not first:  # what the store refused is raised by all who report
                 logger.warning("Closing met another error.", exc_info=True)
             first = first or failed
     return first

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from determined import errors
 from determined.core._link import Link, NullLink
-from determined.store.messages import Report
+from determined.store.messages import Report, RunStateReport
 
 logger = logging.getLogger("determined.core")
 
@@ -153,6 +153,7 @@ class Shipper:
                     self._sending = 0
                     self._waiting.clear()
                     self._changed.notify_all()
+                self._end_refused(refusal)
                 return
             with self._changed:
                 self._delivered += self._sending
@@ -195,6 +196,13 @@ class Shipper:
                     logger.info("Reports are written again to %s.", self._link.place)
                     self._unavailable = None if not self._lost else self._unavailable
                 return
+
+    def _end_refused(self, refusal: Exception) -> None:
+        """Nothing more of this run is recorded, so it ends here for whoever looks at it, with the reason."""
+        try:
+            self._link.send([RunStateReport("ERROR", f"{type(refusal).__name__}: {refusal}")])
+        except Exception as failed:  # noqa: BLE001 - the refusal itself says more
+            logger.debug("That the run has ended is not recorded: %s", failed)
 
     def _set_aside(self, reports: list[Report], is_last: bool) -> bool:
         """Have the link keep everything that waits in a file; at the end, what it cannot keep is lost."""

@@ -128,20 +128,34 @@ class StoreLink:
         try:
             self._write_together(store, reports)
             return
-        except (errors.LinkUnavailable, errors.StaleAttempt) as failed:
-            if not isinstance(failed, errors.StaleAttempt) or self._is_strict:
-                raise
-            self._give_up(failed)
-            return
-        except Exception as refused:
+        except errors.LinkUnavailable:
+            raise
+        except errors.StaleAttempt as stale:
             if self._is_strict:
                 raise
+            self._give_up(stale)
+            return
+        except Exception as refused:
             if len(reports) == 1:
+                if self._is_strict:
+                    raise
                 self._say_refused(refused)
                 return
+        self._write_apart(store, reports)
+
+    def _write_apart(self, store: Store, reports: Sequence[Report]) -> None:
+        refusal: Exception | None = None
         for report in reports:
-            if not self._is_over:
+            if self._is_over:
+                return
+            try:
                 self._write(store, [report])
+            except errors.LinkUnavailable:
+                raise
+            except Exception as refused:  # noqa: BLE001 - raised below, once the others have arrived
+                refusal = refusal or refused
+        if refusal is not None:
+            raise refusal
 
     def _write_together(self, store: Store, reports: Sequence[Report]) -> None:
         from determined.core import _recording

@@ -18,6 +18,7 @@ import pytest
 
 from determined import artifacts, errors
 from determined.core._link import Run, new_run
+from determined.core._metrics import Shipper
 from determined.core._record import RunDescription
 from determined.core._store_link import StoreLink
 from determined.store import attempts, experiments, trials
@@ -189,11 +190,25 @@ def test_a_conflict_is_a_warning_in_a_plain_run(
     assert len([r for r in caplog.records if "not recorded" in r.getMessage()]) == 1
 
 
-def test_a_conflict_is_an_error_where_it_was_promised(open_link: Opener, who: RunDescription) -> None:
-    """P-71, C-47: a detached run is told with an error that names the metric."""
+def test_a_conflict_is_an_error_where_it_was_promised(open_link: Opener, store_place: str, who: RunDescription) -> None:
+    """P-71, C-47: a detached run is told with an error that names the metric; what else it said is not lost."""
     link = open_link(dataclasses.replace(who, is_detached=True))
     with pytest.raises(errors.MetricConflict, match="loss"):
-        link.send([loss(1, 1.0), loss(1, 2.0)])
+        link.send([loss(1, 1.0), saved("c1", 1), loss(1, 2.0), loss(3, 1.0)])
+    assert records.reported("training", store_place) == [(1, {"loss": 1.0}), (3, {"loss": 1.0})]
+    assert [row["uuid"] for row in records.table("checkpoints", store_place)] == ["c1"]
+
+
+def test_a_refused_run_has_ended_with_the_reason(open_link: Opener, store_place: str, who: RunDescription) -> None:
+    """P-71, 4.13: what is not recorded any more does not look as if it went on until somebody misses it."""
+    shipper = Shipper(open_link(dataclasses.replace(who, is_detached=True)))
+    for report in (RunStateReport("RUNNING"), loss(1, 1.0), loss(1, 2.0), RunStateReport("COMPLETED")):
+        shipper.put(report)
+    with pytest.raises(errors.MetricConflict, match="loss"):
+        shipper.close()
+    (trial,) = records.table("trials", store_place)
+    assert trial["state"] == "ERROR"
+    assert "MetricConflict: 'loss'" in trial["state_reason"]
 
 
 def test_a_checkpoint_without_a_step_is_kept(open_link: Opener, store_place: str) -> None:
