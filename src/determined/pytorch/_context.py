@@ -472,7 +472,8 @@ class PyTorchTrialContext:
     def finish_batch(self) -> Callable[[int], None] | None:
         """What has to follow each `train_batch`, given its index; None if nothing has to. For the loop."""
         frequency = self.gradients.aggregation_frequency
-        maybe = [stepping(scheduler, frequency, self.position.epoch_length) for scheduler in self.lr_schedulers]
+        epochs = (self.position.epoch_length, self.position.epoch_shift)
+        maybe = [stepping(scheduler, frequency, *epochs) for scheduler in self.lr_schedulers]
         steps = [step for step in maybe if step is not None]
         if self.gradients.scaler is not None:
             update_scaler = self.gradients.update_scaler

@@ -84,6 +84,7 @@ def count_steps(
     aggregation_frequency: int,
     epoch_length: int | None,
     batch_idx: int,
+    epoch_shift: int = 0,
 ) -> int:
     """How often a scheduler steps after this batch; 0 after a batch on which no optimizer steps.
 
@@ -93,6 +94,7 @@ def count_steps(
         aggregation_frequency: Batches per update.
         epoch_length: Batches per epoch; None if epochs do not end.
         batch_idx: The batch, from 0.
+        epoch_shift: What the batch's place among epochs of this length is ahead of its index.
     """
     modes = LRScheduler.StepMode
     trained = batch_idx + 1
@@ -103,13 +105,14 @@ def count_steps(
     if step_mode is modes.STEP_EVERY_OPTIMIZER_STEP:
         return int(trained // aggregation_frequency % frequency == 0)
     if step_mode is modes.STEP_EVERY_EPOCH and epoch_length is not None:
-        epochs, epochs_at_next_update = batch_idx // epoch_length, (batch_idx + aggregation_frequency) // epoch_length
+        place = batch_idx + epoch_shift
+        epochs, epochs_at_next_update = place // epoch_length, (place + aggregation_frequency) // epoch_length
         return epochs_at_next_update // frequency - epochs // frequency
     return 0
 
 
 def stepping(
-    scheduler: LRScheduler, aggregation_frequency: int, epoch_length: int | None
+    scheduler: LRScheduler, aggregation_frequency: int, epoch_length: int | None, epoch_shift: int = 0
 ) -> Callable[[int], None] | None:
     """What to call with the index of each update batch; None if the scheduler never steps by itself."""
     mode, frequency = scheduler.step_mode, scheduler.frequency
@@ -130,6 +133,7 @@ def stepping(
                 aggregation_frequency=aggregation_frequency,
                 epoch_length=epoch_length,
                 batch_idx=batch_idx,
+                epoch_shift=epoch_shift,
             )
         ):
             step()

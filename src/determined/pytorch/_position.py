@@ -14,6 +14,7 @@ class Position:
     batch_idx: int | None = None
     epoch_idx: int = 0
     epoch_length: int | None = None
+    epoch_shift: int = 0  # of `TrainingStream`, for what counts epochs by batch_idx
     starts_epoch: bool = False
     ends_epoch: bool = False
 

@@ -63,6 +63,13 @@ class TrainingStream(ABC, Iterator[Any]):
         """Go on where `state_dict()` was taken."""
 
     @abstractmethod
+    def epoch_shift(self, batches_trained: int) -> int:
+        """How far the next batch's place among epochs of `epoch_length` is ahead of its index: 0 unless ranks changed.
+
+        To be asked before training; it is saved, and stays as it is until ranks change again.
+        """
+
+    @abstractmethod
     def step_back(self) -> None:
         """Take the last batch back, which was not trained after all: the position is again before it."""
 
@@ -183,6 +190,7 @@ class OrderedStream(TrainingStream):
         self._size = size
         self._batches: Iterator[Any] | None = None
         self._read_ahead: deque[Step] = deque()  # what workers are loading
+        self._shift: int | None = 0
         self._use_seed(seed)
         self._check_batches()
         self._seek(batches_trained)
@@ -232,6 +240,17 @@ class OrderedStream(TrainingStream):
 
     def step_back(self) -> None:
         self._go_to(self.epoch_idx, self._before)
+
+    def epoch_shift(self, batches_trained: int) -> int:
+        if self._shift is None and self._cut is not None:
+            epoch, position = self._next_place()
+            left = self._deal.steps(self._cut.order.expected_length() - position)
+            self._shift = (epoch + 1) * self.epoch_length - left - batches_trained
+        return self._shift or 0
+
+    def _layout(self) -> list[Json]:
+        """What the number of a step within its epoch depends on."""
+        return [self.epoch_length, self._size, None if self._cut is None else self._deal.batch]
 
     def _next_place(self) -> tuple[int, int]:
         """Epoch and position of the batch to come."""
@@ -297,6 +316,8 @@ class OrderedStream(TrainingStream):
             "position": position,
             "unit": self._unit(),
             "length": self._length(),
+            "layout": self._layout(),
+            "shift": self._shift,
         }
         return state
 
@@ -324,6 +345,7 @@ class OrderedStream(TrainingStream):
             )
             if saved[1] and now[1]:
                 position = position * now[1] // saved[1]
+        self._shift = state_dict.get("shift") if state_dict.get("layout") == self._layout() else None
         self._go_to(state_dict["epoch"], position)
 
     def _unit(self) -> str:
@@ -403,6 +425,9 @@ class ForeignStream(TrainingStream):
         if "loader" in state_dict and isinstance(self._loader, Stateful):
             self._loader.load_state_dict(state_dict["loader"])
             self._is_placed = True
+
+    def epoch_shift(self, batches_trained: int) -> int:
+        return self._batches_trained - batches_trained
 
     def step_back(self) -> None:
         # The loader itself cannot be turned back; its next batch is another one, but the counting is right.

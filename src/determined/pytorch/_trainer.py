@@ -188,6 +188,7 @@ class Trainer:
                 continues = checkpointer.load(source).continues
                 if continues and (best := saved_best(services, source)) is not None:
                     services.train.note_best_validation(best)
+            context.position.epoch_shift = stream.epoch_shift(progress.batches_trained)
             services.train.note_fit(
                 progress.batches_trained, Path(source).name if source else None, continues=continues
             )

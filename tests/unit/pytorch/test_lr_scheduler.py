@@ -128,3 +128,15 @@ def test_a_scheduler_wrapped_when_training_starts_steps():
     hooks = {"on_training_start": lambda: run.context.wrap_lr_scheduler(scheduler, BATCH)}
     train(run=run, hooks=hooks, max_length=Batch(3))
     assert scheduler.steps == 3
+
+
+def test_epochs_end_where_data_ends_when_batches_change():
+    """Decision 5: six of eight records are trained in batches of two; after two more, one by one, the epoch is over."""
+    saved = train(trial={"decays": True}, max_length=Batch(3)).of("checkpoint")[-1][1]
+    one_by_one = {"decays": True, "loader": {"batch_size": 1}}
+    rates = []
+    for length in (4, 5, 12, 13):
+        run = train(trial=one_by_one, max_length=Batch(length), latest_checkpoint=saved)
+        rates.append(run.trial.optimizer.param_groups[0]["lr"])
+        saved = run.of("checkpoint")[-1][1]
+    assert rates == [1.0, 0.5, 0.5, 0.25]

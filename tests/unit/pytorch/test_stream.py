@@ -171,7 +171,46 @@ def test_state_is_plain_and_small() -> None:
         taken(source, 5)
     assert [saved(source) for source in sources] == [
         {"version": 1, "seed": SEED, "epoch": 0, "position": 60, "unit": "records", "length": 100}
+        | {"layout": [9, 3, 4], "shift": 0}
     ] * 3
+
+
+@given(st.integers(1, 30), st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(0, 12)), min_size=1))
+@settings(deadline=None, max_examples=60)
+def test_batches_are_counted_in_epochs_when_ranks_change(length: int, runs: list[tuple[int, int, int]]) -> None:
+    """Decision 5: index plus shift, divided by the epoch length, is the epoch, with ends where epochs end."""
+    state, trained = None, 0
+    for batch_size, size, steps in runs:
+        source = stream(DataLoader(list(range(length)), batch_size), size=size)
+        if state is not None:
+            source.load_state_dict(state)
+        shift = source.epoch_shift(trained)
+        for _ in range(steps):
+            next(source)
+            epoch, place = divmod(trained + shift, source.epoch_length)
+            assert (epoch, place + 1 == source.epoch_length) == (source.epoch_idx, source.ends_epoch)
+            trained += 1
+        state = saved(source)
+
+
+def test_epochs_of_varying_length_do_not_shift() -> None:
+    """Decision 5: a resume with the same ranks counts as if there had been none, whatever epochs turned out to be."""
+
+    class Varying(torch.utils.data.Sampler[int]):
+        passes = 0
+
+        def __iter__(self) -> Iterator[int]:
+            self.passes += 1
+            return iter(range(3 + self.passes % 2))
+
+        def __len__(self) -> int:
+            return 4
+
+    source = stream(DataLoader(list(range(4)), sampler=Varying()))
+    taken(source, 9)
+    again = stream(DataLoader(list(range(4)), sampler=Varying()))
+    again.load_state_dict(saved(source))
+    assert again.epoch_shift(9) == 0
 
 
 @pytest.mark.parametrize("steps", range(8))
