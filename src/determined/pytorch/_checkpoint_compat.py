@@ -1,12 +1,13 @@
 """Checkpoints of earlier releases (0.12 to 0.38): read through allow-lists, and brought into today's shape.
 
-Those files are pickles, and a pickle is a program. Here it can make numbers, text, containers, tensors, and arrays,
-which are put together by our own few lines rather than by numpy's; whatever else it names is refused, unrun. There is
-no way around it.
+Those files are pickles, and a pickle is a program. Here it can make numbers, text, dates, paths, containers, tensors,
+and arrays, which are put together by our own few lines rather than by numpy's; whatever else it names is refused,
+unrun, unless the user's own program has told torch that it is safe.
 """
 
 from __future__ import annotations
 
+import datetime
 import io
 import pickle
 import re
@@ -25,6 +26,7 @@ from determined.pytorch._plain import TYPE
 STATE_FILES = ("state_dict.pth", "determined/state_dict.pth", "pedl/state_dict.pth", "checkpoint.pt")
 COUNTER_FILES = ("trial_state.pkl", "workload_sequencer.pkl")
 _LARGEST_COUNTERS = 1 << 20
+_DATES = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone)
 _SINGLE = {  # until 0.12.11 there was one of each
     "model_state_dict": ("models_state_dict", "model"),
     "optimizer_state_dict": ("optimizers_state_dict", "optimizer"),
@@ -163,7 +165,11 @@ def read_old(path: Path, load_options: Mapping[str, Any]) -> Any:
 def _refused_by_torch(message: str) -> str:
     if named := re.search(r"(?:Unsupported global: GLOBAL|unsupported GLOBAL) (\S+)", message):
         name = named.group(1)
-        return str(refusal(name if "." in name else f"builtins.{name}"))
+        refused = refusal(name if "." in name else f"builtins.{name}")
+        return (
+            f"{refused} If it is a class of yours, and you trust the file, say "
+            f"torch.serialization.add_safe_globals([{name.rpartition('.')[2]}]) first."
+        )
     # Around the reason, torch advises to load without its guard.
     reason = message.split("WeightsUnpickler error:")[-1].split("Check the documentation")[0]
     reason = reason.split("Please file an issue")[0].strip()
@@ -249,7 +255,10 @@ def _allowed() -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
         (_static_method, "builtins.getattr"),
         (_static_method, "__builtin__.getattr"),
         (_ONE_CYCLE, "torch.optim.lr_scheduler.OneCycleLR"),
+        (Path, "pathlib.PosixPath"),
+        (Path, "pathlib._local.PosixPath"),  # Python 3.13
     ]
+    allowed += [(kind, f"datetime.{kind.__name__}") for kind in _DATES]
     for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
         allowed += [(_Array, f"{module}._reconstruct"), (_scalar, f"{module}.scalar")]
     for module in ("builtins", "__builtin__"):
