@@ -59,6 +59,7 @@ class _Ear:
         self._lock = threading.RLock()  # a signal handler may print in the middle of our own work
         self._open_line = ""
         self._ended_with_return = False
+        self._is_cut = False  # what there was of the open line is sent already
         self._pid = os.getpid()
         self._is_listening = True
         self._mouth = _mouth_of(stream)
@@ -84,12 +85,14 @@ class _Ear:
         for end in _LINE_END.finditer(text):
             line = text[start : end.start()]
             start = end.end()
-            if line.strip() or end.group() != "\r":  # a progress bar wipes its line before it writes it anew
+            is_sent = self._is_cut and not line
+            self._is_cut = False
+            if not is_sent and (line.strip() or end.group() != "\r"):  # a progress bar wipes its line before the next
                 self._send(line)
         self._open_line = text[start:]
         if len(self._open_line) > LONGEST_LINE:
             self._send(self._open_line)
-            self._open_line = ""
+            self._open_line, self._is_cut = "", True
 
     def close(self) -> None:
         with self._lock:
