@@ -133,7 +133,7 @@ def _without_type(space: hparams.Space) -> Iterator[str]:
     for *group, last in paths:
         if group and last == "minval" and (*group, "maxval") in paths:
             name = ".".join(("hyperparameters", *group))
-            yield f"{name} has minval and maxval but no type, so it is a group of constants. Add one, such as type: int."
+            yield f"{name} has minval and maxval but no type, so it is a group of constants. Add one, say type: int."
 
 
 def _refuse(problems: Iterable[Problem]) -> None:

@@ -104,8 +104,14 @@ def _union(strong: Any, weak: Any, tag: str, kinds: Mapping[str, type[BaseModel]
     if tag in strong and own is not None and weak.get(tag) in REMOVED:
         weak = {k: v for k, v in weak.items() if k in own.model_fields}
     elif tag in strong and own is not None and other is not own and other is not None:
-        weak = {k: v for k, v in weak.items() if k not in other.model_fields or k in own.model_fields}
+        weak = {k: v for k, v in weak.items() if k not in other.model_fields or _matters(own, k)}
     return _mapping(strong, weak, {"max_length": _stronger, "sampler_args": _either})
+
+
+def _matters(kind: type[BaseModel], key: str) -> bool:
+    """Whether this kind has the field, other than to ignore it."""
+    field = kind.model_fields.get(key)
+    return field is not None and not field.exclude
 
 
 def _canonical(kind: Any) -> str:

@@ -66,6 +66,12 @@ def test_refusals(section: dict[str, Any], path: str) -> None:
     assert len(str(caught.value).splitlines()) == 2
 
 
+def test_the_default_place_is_not_held_against_another_type() -> None:
+    """platform 1.8: a warning is about what somebody wrote."""
+    section = {"type": "shared_fs", "host_path": "/data", "storage_path": "runs"}
+    assert ExperimentConfig.parse({**BASE, "checkpoint_storage": section}).warnings == []
+
+
 def test_retention_alone_keeps_the_default_place() -> None:
     """platform 1.1: saying only what to keep merges with the built-in directory."""
     found = effective(save_trial_best=3)
