@@ -38,7 +38,8 @@ def check() -> None:
     for problem in problems:
         terminal.write(f"{problem}\n")
     if problems:
-        raise click.ClickException(f"{len(problems)} problems. A copy can be made with: det store export backup.det")
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise click.ClickException(f"{count}. A copy of what can be read is made with: det store export backup.det")
     terminal.say("The store is sound.")
 
 

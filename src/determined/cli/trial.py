@@ -183,5 +183,9 @@ def stop(ids: tuple[list[int], ...]) -> None:
     """Ask running trials to save a checkpoint at the next safe point, and leave."""
     client = connect()
     for number in (number for part in ids for number in part):
-        client.get_trial(number).stop()
-        terminal.say(f"Trial {number}: asked to stop. Watch it end with: det trial logs -f {number}")
+        found = client.get_trial(number)
+        found.stop()
+        if found.state.is_terminal or found.state.value == "PAUSED":
+            terminal.say(f"Trial {number} is {found.state.value}, so there is nothing to stop.")
+        else:
+            terminal.say(f"Trial {number}: asked to stop. Watch it end with: det trial logs -f {number}")

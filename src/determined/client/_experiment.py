@@ -360,7 +360,8 @@ class Experiment:
         while True:
             self.reload()
             if self.state is ExperimentState.PAUSED:
-                raise ValueError(f"Experiment {self.id} is paused, so waiting for it may never end. Activate it first.")
+                first = "Start its script again" if self.unmanaged else "Activate it"
+                raise ValueError(f"Experiment {self.id} is paused, so waiting for it may never end. {first} first.")
             if self.state.is_terminal:
                 return self.state
             if time.monotonic() - told >= NOTE_SECONDS:

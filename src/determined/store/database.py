@@ -71,7 +71,8 @@ class Store:
         rows whose values they build on: trials in the order of their ids, then the experiment.
         """
         if self.read_only:
-            raise errors.StoreUnavailable(f"The store {self.place} was opened for reading only.")
+            advice = "Check who may write to the file"
+            raise errors.StoreUnavailable(f"The store {self.place} may only be read, so nothing was changed. {advice}.")
         with self._explained(), self._ours().connect() as conn:
             conn = conn.execution_options(det_writes=True)
             with conn.begin():

@@ -191,7 +191,7 @@ def test_a_running_trial_is_asked_to_stop(det: Det, history: History) -> None:
     going = history.run("going", state="RUNNING")
     done = history.run("done")
     assert "asked to stop" in det("t", "stop", going.trial_id).stderr
-    det("t", "stop", done.trial_id)
+    assert "COMPLETED, so there is nothing to stop" in det("t", "stop", done.trial_id).stderr
     with history.store.read() as conn:
         assert attempts.signals(conn, going.attempt.allocation_id) is Signal.PREEMPT
 

@@ -109,7 +109,7 @@ def test_a_store_that_is_only_readable_can_be_looked_at(history: History, monkey
     with Determined(store=history.place) as runs:
         monkeypatch.setattr(runs._session.store, "read_only", True)
         assert str(runs.get_experiment(run.experiment_id).state) == "RUNNING"
-        with pytest.raises(errors.StoreUnavailable, match="for reading only"):
+        with pytest.raises(errors.StoreUnavailable, match="may only be read"):
             runs.get_experiment(run.experiment_id).set_name("x")
 
 

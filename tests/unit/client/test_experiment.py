@@ -256,8 +256,10 @@ def test_wait(history: History, runs: Determined) -> None:
 def test_waiting_for_a_paused_one_is_refused(history: History, runs: Determined) -> None:
     """P-87: wait() on a paused experiment is a ValueError."""
     experiment = runs.get_experiment(history.experiment(unmanaged=False, state="PAUSED"))
-    with pytest.raises(ValueError, match="is paused"):
+    with pytest.raises(ValueError, match=r"is paused.*Activate it first"):
         experiment.wait()
+    with pytest.raises(ValueError, match="Start its script again first"):  # nobody can activate a plain run
+        runs.get_experiment(history.run(state="PAUSED").experiment_id).wait()
 
 
 def test_waiting_is_told_once_a_minute(

@@ -236,7 +236,7 @@ def test_a_store_opened_for_reading_is_not_written_to(sqlite_store: Store) -> No
     assert sqlite_store.path is not None
     looking = open_store(sqlite_store.path, read_only=True)
     assert workspace_names(looking) == ["Uncategorized"]
-    with pytest.raises(errors.StoreUnavailable, match="reading only"), looking.write():
+    with pytest.raises(errors.StoreUnavailable, match="may only be read"), looking.write():
         pass
     looking.close()
 
