@@ -105,7 +105,7 @@ class Report:
         if restarts := sum(trial.restarts for trial in played.trials):
             yield f"{restarts} crash{'es' * (restarts > 1)}; after a crash a trial goes on from its newest validation."
         if played.state.value != "COMPLETED":
-            yield f"The experiment would end as {played.state.value}."
+            yield f"The experiment would end as {played.state.value}. {played.reason}"
 
     def to_json(self) -> dict[str, Any]:
         """All of it, for programs."""

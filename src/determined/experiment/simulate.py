@@ -161,6 +161,7 @@ class _Play:
         self._order = itertools.count()
         self._found: list[Found] = []
         self._warnings: list[str] = []
+        self._reason = ""  # why the experiment stopped
 
     def run(self) -> Simulation:
         self._tell(h.Started(), h.Request.ACTIVATE)
@@ -175,6 +176,7 @@ class _Play:
             raise errors.SearchError(f"The search would never end: {waiting} trials wait, and none runs.")
         return Simulation(
             state=self._engine.state,
+            reason=self._reason,
             max_time=self._max_time,
             moments=self._moments,
             smaller_is_better=self._smaller_is_better,
@@ -289,6 +291,8 @@ class _Play:
             self._leave(deed.request_id, Exit(0, acknowledged=True) if is_asked else Exit(-9, killed=True))
         elif isinstance(deed, h.SetTrial) and deed.state.is_terminal:
             self._end(self._trials[deed.request_id], deed.state)
+        elif isinstance(deed, h.SetExperiment) and deed.state.is_stopping:
+            self._reason = deed.reason
         elif isinstance(deed, h.Warn):
             self._warnings.append(deed.text)
 

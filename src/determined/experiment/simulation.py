@@ -79,6 +79,7 @@ class Simulation:
 
     Attributes:
         state: How the experiment ended.
+        reason: Why it did.
         max_time: The end of training, in units of the time metric.
         moments: At which units trials validated.
         smaller_is_better: What best means.
@@ -96,6 +97,7 @@ class Simulation:
     """
 
     state: State
+    reason: str
     max_time: int
     moments: Sequence[int]
     smaller_is_better: bool

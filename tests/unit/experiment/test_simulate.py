@@ -240,6 +240,20 @@ def test_a_trial_that_is_paused_between_validations_loses_nothing() -> None:
     assert (played.units, played.time) == (20, 17)
 
 
+def test_a_search_that_raises_says_why() -> None:
+    """Whoever tries out a search method of their own sees what it raised."""
+
+    class Broken(SearchMethod):
+        def initial_trials(self, ctx: SearchContext) -> list[Action]:
+            return [ctx.create()]
+
+        def validation_completed(self, ctx: SearchContext, request_id: str, metrics: dict[str, Any]) -> list[Action]:
+            raise ZeroDivisionError("no trials yet")
+
+    played = simulate({"name": "custom", "metric": "loss"}, SPACE, 0, World(max_time=1), Broken())
+    assert (played.state, played.reason) == (State.ERROR, "The search failed with ZeroDivisionError: no trials yet")
+
+
 @pytest.mark.parametrize("search", [{**RANDOM, "max_trials": 10**8}, {**ADAPTIVE, "max_trials": 10**8}, GRID])
 def test_what_would_take_for_ever_is_refused_at_once(search: dict[str, Any]) -> None:
     """A slip of the keyboard is told, with the number, before anything is played."""
