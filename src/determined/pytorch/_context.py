@@ -276,6 +276,11 @@ class PyTorchTrialContext:
             average_aggregated_gradients: Divide by the aggregation frequency (the default), or sum.
         """
         self._before_apex("wrap_optimizer")
+        if not callable(getattr(optimizer, "step", None)):
+            raise errors.InvalidExperimentException(
+                f"wrap_optimizer() got a {type(optimizer).__name__}, expected an optimizer, for example "
+                "torch.optim.SGD(model.parameters(), lr=0.1)."
+            )
         if backward_passes_per_step < 1:
             raise errors.InvalidExperimentException(
                 f"backward_passes_per_step is {backward_passes_per_step}; expected 1 or more."
@@ -314,6 +319,12 @@ class PyTorchTrialContext:
             raise errors.InvalidExperimentException(
                 f"{type(lr_scheduler).__name__} steers a {type(optimizer).__name__} that was not wrapped. Build it on "
                 "what context.wrap_optimizer() returned."
+            )
+        if self.position.batch_idx is not None and self.distributed.rank == 0:
+            logger.warning(
+                "wrap_lr_scheduler() was called after training began: this %s steps from the next report on, and a "
+                "restored checkpoint does not reach it. Call it in the trial's __init__.",
+                type(lr_scheduler).__name__,
             )
         self.lr_schedulers.append(wrapped)
         return lr_scheduler

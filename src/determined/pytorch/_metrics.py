@@ -351,16 +351,22 @@ def _check_plan(plan: Any) -> None:
             )
 
 
-def _prepare_metrics_reducers(reducer: Reducer | Mapping[str, Reducer], keys: Iterable[str]) -> dict[str, Reducer]:
+def _prepare_metrics_reducers(
+    reducer: Reducer | Mapping[str, Reducer] | None, keys: Iterable[str]
+) -> dict[str, Reducer]:
     """One reducer per metric, from what `evaluation_reducer()` returned."""
     names = list(keys)
     _check_plan(reducer)
     if isinstance(reducer, Reducer):
         return dict.fromkeys(names, reducer)
-    if not isinstance(reducer, Mapping) or set(reducer) != set(names):
-        found = sorted(map(str, reducer)) if isinstance(reducer, Mapping) else repr(reducer)
+    if reducer is None:
         raise errors.InvalidExperimentException(
-            f"evaluation_reducer() covers {found} but evaluate_batch() returned {sorted(names)}. Give each metric one."
+            "evaluation_reducer() returned None. Return a pytorch.Reducer, or a dict of them."
+        )
+    if set(reducer) != set(names):
+        raise errors.InvalidExperimentException(
+            f"evaluation_reducer() covers {sorted(map(str, reducer))} but evaluate_batch() returned {sorted(names)}. "
+            "Give each metric one."
         )
     return dict(reducer)
 

@@ -155,6 +155,23 @@ def test_backward_passes_per_step_is_checked():
         make_context().wrap_optimizer(torch.optim.SGD(OneWeight().parameters(), lr=1.0), 0)
 
 
+@pytest.mark.parametrize("wrong", [None, OneWeight(), "SGD", []])
+def test_what_is_no_optimizer_is_refused(wrong):
+    """3.3: a model, or nothing at all, is told when it is wrapped, not when the first checkpoint is saved."""
+    with pytest.raises(errors.InvalidExperimentException, match=f"got a {type(wrong).__name__}, expected an optimizer"):
+        make_context().wrap_optimizer(wrong)
+
+
+def test_a_scheduler_that_comes_while_training_is_told_what_it_misses(caplog):
+    """3.13: it is not refused, but nobody has to find out by a curve that its first steps are missing."""
+    trial = make_trial()
+    trial.context.wrap_lr_scheduler(torch.optim.lr_scheduler.StepLR(trial.optimizer, 1), BATCH)
+    assert caplog.messages == []
+    trial.context.position.batch_idx = 0
+    trial.context.wrap_lr_scheduler(torch.optim.lr_scheduler.StepLR(trial.optimizer, 1), BATCH)
+    assert "this StepLR steps from the next report on" in caplog.text
+
+
 def test_the_aggregation_frequency_is_checked():
     """1 or more, and an int."""
     for wrong, error in ((0, ValueError), (1.0, TypeError), (True, TypeError)):

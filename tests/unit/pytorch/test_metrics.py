@@ -569,6 +569,7 @@ def test_reducers_have_to_cover_the_metrics(plan: Any):
     """D-33, T74: a reducer dict that misses a metric or holds something else is refused, on every rank."""
     for answer in validations([[{"a": 1, "b": 2}]] * 2, plan):
         assert isinstance(answer, errors.InvalidExperimentException)
+        assert plan is not None or "returned None. Return a pytorch.Reducer" in str(answer)
     with pytest.raises(errors.InvalidExperimentException):
         pytorch._prepare_metrics_reducers(plan, ["a", "b"])
 
