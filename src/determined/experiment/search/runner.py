@@ -91,7 +91,7 @@ class LocalSearchRunner:
         """
         raise errors.SearchError(
             "LocalSearchRunner.run() cannot submit experiments yet. Name the class in the configuration instead: "
-            f'searcher: {{name: custom, class: "module:{type(self.search_method).__name__}", metric: ...}}.'
+            f'searcher: {{name: custom, method: "module:{type(self.search_method).__name__}", metric: ...}}.'
         )
 
     def run_with(self, exchange: Exchange, searcher: Mapping[str, Any], space: Space, seed: int = 0) -> Searcher:

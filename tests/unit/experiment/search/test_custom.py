@@ -277,5 +277,5 @@ class TestRunner:
 
     def test_submitting_is_not_there_yet(self) -> None:
         """What cannot be done says what can."""
-        with pytest.raises(errors.SearchError, match=r"name: custom, class"):
+        with pytest.raises(errors.SearchError, match=r"name: custom, method"):
             searcher.LocalSearchRunner(Halves()).run({}, ".")
