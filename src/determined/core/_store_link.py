@@ -81,6 +81,7 @@ class StoreLink:
         self._best: float | None = None
         self._last_beat = float("-inf")
         self._said: set[str] = set()
+        self._refused = 0
         self._is_over = False  # a newer attempt has taken over: nothing is recorded any more
         name = run.directory if rank == 0 else run.directory.with_name(f"{run.name}.{rank}")
         self._journal = Journal(name, description)
@@ -178,6 +179,7 @@ class StoreLink:
 
     def _say_refused(self, refused: Exception) -> None:
         kind = type(refused).__name__
+        self._refused += 1
         level = logging.DEBUG if kind in self._said else logging.WARNING
         self._said.add(kind)
         unexpected = not isinstance(refused, errors.DeterminedError)
@@ -349,6 +351,8 @@ class StoreLink:
     def close(self) -> None:
         if self._rank == 0 and self._store is not None and self._standing is not None and not self._standing.is_managed:
             self._clear_up(self._store, self._standing.attempt.experiment_id)
+        if self._refused > len(self._said):
+            logger.warning("%d reports of this run are not recorded; the first reasons are above.", self._refused)
         self._journal.close()
         store, self._store = self._store, None
         if store is not None:

@@ -188,6 +188,8 @@ def test_a_conflict_is_a_warning_in_a_plain_run(
         link.send([loss(1, 1.0), loss(2, 1.0), loss(1, 2.0), loss(3, 1.0), loss(2, 5.0)])
     assert records.reported("training", store_place) == [(steps, {"loss": 1.0}) for steps in (1, 2, 3)]
     assert len([r for r in caplog.records if "not recorded" in r.getMessage()]) == 1
+    link.close()
+    assert "2 reports of this run are not recorded" in caplog.text
 
 
 def test_a_conflict_is_an_error_where_it_was_promised(open_link: Opener, store_place: str, who: RunDescription) -> None:
