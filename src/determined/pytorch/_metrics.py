@@ -95,6 +95,7 @@ class TrainingWindow:
     def __init__(self, distributed: Collective | None = None, *, kept_batches: int = KEPT_BATCHES) -> None:
         self._ranks: Collective = distributed or _Alone()
         self._rows = Rows("train_batch", rank=self._ranks.rank, raises=self._ranks.size == 1, kept=kept_batches)
+        self._kept = kept_batches
         self._said: set[str] = set()
 
     @property
@@ -125,7 +126,8 @@ class TrainingWindow:
         if reducers is not None:
             metrics.update(reducers.run_cross_slot_reduction(True, [part.reducers for part in parts]))
         batches = max(part.batches for part in parts)
-        return WindowResult(metrics, _mean_rows(names, parts, batches), batches, sum(part.records for part in parts))
+        rows_of_all = _mean_rows(names, parts, batches, self._kept)
+        return WindowResult(metrics, rows_of_all, batches, sum(part.records for part in parts))
 
     def _average(self, name: str, columns: list[Column]) -> float | None:
         if reason := _first(column.odd or (column.ragged and f"it has {column.ragged}") for column in columns):
@@ -299,19 +301,18 @@ def _first(reasons: Iterable[str | None]) -> str | None:
     return next((reason for reason in reasons if reason), None)
 
 
-def _mean_rows(names: Iterable[str], parts: list[_Part], batches: int) -> Sequence[dict[str, Any]]:
+def _mean_rows(names: Iterable[str], parts: list[_Part], batches: int, kept: int) -> Sequence[dict[str, Any]]:
     """The mean over ranks of each batch that every rank has kept."""
-    start = max(
-        (part.batches - len(column.means) for part in parts for column in part.columns.values()), default=batches
-    )
+    shown = [part.batches - len(column.means) for part in parts for column in part.columns.values()]
+    start = max(shown, default=max(0, batches - kept))
     means: dict[str, tuple[Array, Array]] = {}
     for name in names:
         total, count = np.zeros(batches - start), np.zeros(batches - start)
         with np.errstate(invalid="ignore", divide="ignore"):  # no rank has it; infinities of both signs
             for part in parts:
-                if name in part.columns and (kept := part.batches - start):
-                    total[:kept] += part.columns[name].means[-kept:]
-                    count[:kept] += part.columns[name].known[-kept:]
+                if name in part.columns and (own := part.batches - start):
+                    total[:own] += part.columns[name].means[-own:]
+                    count[:own] += part.columns[name].known[-own:]
             means[name] = (total / count, count > 0)
     arrays = {name: _column(name, parts)[0].is_array for name in names}
 

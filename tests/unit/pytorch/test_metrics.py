@@ -241,7 +241,7 @@ def test_a_metric_of_some_ranks_is_averaged_over_those():
 def test_empty_dicts_and_empty_ranks_are_allowed():
     """T90, FIX W4: `{}` on 2 ranks trains on; a rank without a batch adds nothing."""
     for answer in windows([[{}, {}], [{}, {}]]):
-        assert (answer.metrics, answer.batches) == ({}, 2)
+        assert (answer.metrics, answer.batches, answer.batch_metrics) == ({}, 2, [{}, {}])  # as with one process
     for answer in windows([[], [{"x": 4.0}]]):
         assert answer.metrics == {"x": 4.0}
         assert answer.batch_metrics == [{"x": 4.0}]
