@@ -239,6 +239,25 @@ def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
             "Pass one through context.wrap_optimizer() in __init__."
         )
     evaluates_full_dataset(trial)
+    _warn_of_strangers(name, context)
+
+
+def _warn_of_strangers(trial: str, context: PyTorchTrialContext) -> None:
+    """Say that parameters are trained which no checkpoint will hold, nor ranks exchange the gradients of."""
+    known = {id(parameter) for model in context.models for parameter in model.parameters()}
+    strangers = []
+    for optimizer in context.optimizers:
+        trained = [p for group in getattr(optimizer, "param_groups", ()) for p in group["params"]]
+        if count := sum(id(parameter) not in known for parameter in trained):
+            strangers.append(f"{count} of {type(optimizer).__name__}")
+    if strangers and context.distributed.rank == 0:
+        logger.warning(
+            "%s trains parameters that belong to no wrapped model (%s), so checkpoints do not hold them%s. Pass the "
+            "model they belong to through context.wrap_model() too.",
+            trial,
+            ", ".join(strangers),
+            " and each rank trains its own" if context.distributed.size > 1 else "",
+        )
 
 
 def _searcher(context: PyTorchTrialContext) -> dict[str, Any]:

@@ -57,6 +57,19 @@ class TestChecks:
         assert (Batch(3), repr(Epoch([1, 2])), len({Batch(3), Batch(3)})) == (Batch(3), "Epoch([1, 2])", 1)
         assert Batch(3) != Epoch(3)
 
+    def test_parameters_of_no_wrapped_model(self, caplog: pytest.LogCaptureFixture) -> None:
+        """3.3: they are trained, as before, but it is said that no checkpoint will hold them."""
+
+        class Headed(OneWeightTrial):
+            def __init__(self, context: Any, log: Any) -> None:
+                super().__init__(context, log)
+                self.optimizer.add_param_group({"params": torch.nn.Linear(1, 1).parameters()})
+
+        train(max_length=Batch(1))
+        assert "no wrapped model" not in caplog.text
+        train(Headed, max_length=Batch(1))
+        assert "Headed trains parameters that belong to no wrapped model (2 of SGD)" in caplog.text
+
     def test_policy_best_without_a_metric(self, caplog: pytest.LogCaptureFixture) -> None:
         """T13: a warning, and every validation saves."""
         run = train(checkpoint_policy="best", validation_period=Batch(2), max_length=Batch(4))
