@@ -240,12 +240,14 @@ class _StopSignals:
 
     Handlers that were there are called too, and are back after `restore()`. A signal between `hold()` and `restore()`
     finds nobody who could stop at a safe point, and must not cut off what is being written: it is delivered after that.
-    Only the main thread can have handlers; in others nothing is installed.
+    Only the main thread can have handlers; in others nothing is installed. In a process that was forked from this one
+    they do as the ones before them would, save that the first Ctrl-C, which a terminal sends to all, is for us alone.
     """
 
     def __init__(self, speaks: bool) -> None:
         self.received = False
         self._speaks = speaks
+        self._process = 0  # the one that installed them
         self._previous: dict[int, Any] = {}
         self._holds = False
         self._is_over = False
@@ -254,6 +256,7 @@ class _StopSignals:
     def install(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
+        self._process = os.getpid()
         names = ("SIGTERM", "SIGUSR2", "SIGINT")
         for number in [getattr(signal, name) for name in names if hasattr(signal, name)]:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and friends mean it
@@ -277,7 +280,8 @@ class _StopSignals:
                 self._pass_on(number, None)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._is_over:
+        is_copy = os.getpid() != self._process
+        if self._is_over or (is_copy and number != signal.SIGINT):
             self._pass_on(number, frame)
             return
         again = self.received
@@ -286,7 +290,7 @@ class _StopSignals:
             self._give_back(number)
             signal.raise_signal(number)
             return
-        if self._speaks and not again:
+        if self._speaks and not again and not is_copy:
             self._say(number)
         if not self._holds:
             previous = self._previous.get(number)
