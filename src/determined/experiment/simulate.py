@@ -164,7 +164,10 @@ class _Play:
         self._reason = ""  # why the experiment stopped
 
     def run(self) -> Simulation:
-        self._tell(h.Started(), h.Request.ACTIVATE)
+        self._tell(h.Started())
+        if self._engine.state.is_terminal:
+            raise errors.SearchError(f"The search ended before its first trial. {self._reason}")
+        self._tell(h.Request.ACTIVATE)
         self._fill()
         while self._clock:
             self._now, _, request_id, attempt = heapq.heappop(self._clock)

@@ -254,6 +254,19 @@ def test_a_search_that_raises_says_why() -> None:
     assert (played.state, played.reason) == (State.ERROR, "The search failed with ZeroDivisionError: no trials yet")
 
 
+@pytest.mark.parametrize(("answer", "reason"), [(None, "returned None"), ([], "The search is over")])
+def test_a_search_that_never_begins_says_why(answer: Any, reason: str) -> None:
+    """There is nothing to play, and the reason is the search's own."""
+
+    class Idle(SearchMethod):
+        def initial_trials(self, ctx: SearchContext) -> list[Action]:
+            found: list[Action] = answer
+            return found
+
+    with pytest.raises(errors.SearchError, match=f"ended before its first trial.*{reason}"):
+        simulate({"name": "custom", "metric": "loss"}, SPACE, 0, World(max_time=1), Idle())
+
+
 @pytest.mark.parametrize("search", [{**RANDOM, "max_trials": 10**8}, {**ADAPTIVE, "max_trials": 10**8}, GRID])
 def test_what_would_take_for_ever_is_refused_at_once(search: dict[str, Any]) -> None:
     """A slip of the keyboard is told, with the number, before anything is played."""

@@ -104,6 +104,10 @@ class OlderMethod(base.SearchMethod):
         return self._state
 
     def _translated(self, ctx: SearchContext, wanted: Sequence[operations.Operation]) -> list[Action]:
+        if not isinstance(wanted, list | tuple):
+            raise errors.SearchError(
+                f"{type(self._method).__name__} returned {wanted!r} and no list of operations. Return [] for none."
+            )
         actions: list[Action] = []
         for operation in wanted:
             if isinstance(operation, operations.Create):

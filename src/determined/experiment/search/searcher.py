@@ -257,13 +257,21 @@ class Searcher:
                 f"Trial {request_id} ended without ever reporting {self._ctx.metric!r}, the searcher metric; "
                 "the search counts it as failed."
             )
-            actions += self._method.trial_exited_early(self._ctx, request_id, ExitedReason.ERRORED)
-        return [*actions, *self._method.trial_exited(self._ctx, request_id)]
+            actions += self._listed(self._method.trial_exited_early(self._ctx, request_id, ExitedReason.ERRORED))
+        return [*actions, *self._listed(self._method.trial_exited(self._ctx, request_id))]
+
+    def _listed(self, answer: Sequence[Action]) -> Sequence[Action]:
+        """What a method returned, if it is a list: a method of the user's own may have forgotten to return one."""
+        if isinstance(answer, list | tuple):
+            return answer
+        raise errors.SearchError(
+            f"{type(self._method).__name__} returned {answer!r} instead of a list of actions. Return [] for none."
+        )
 
     def _account(self, actions: Sequence[Action]) -> list[Action]:
         """Keep books of what the method wants, and drop what would have no effect."""
         kept: list[Action] = []
-        for action in actions:
+        for action in self._listed(actions):
             if isinstance(action, base.Shutdown):
                 kept.append(self._shut_down(action))
                 break

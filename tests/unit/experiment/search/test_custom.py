@@ -214,6 +214,13 @@ class TestOlderMethods:
         with pytest.raises(errors.SearchError):
             Player(config("custom"), custom=custom.adopt(method)).start()
 
+    def test_a_forgotten_return_is_said(self) -> None:
+        """3.7: methods return lists of operations; one that returns nothing is told what to return."""
+        method = Halves()
+        method.initial_operations = lambda state: None  # type: ignore[method-assign]
+        with pytest.raises(errors.SearchError, match=r"Halves returned None .* Return \[\]"):
+            Player(config("custom"), custom=custom.adopt(method)).start()
+
     def test_a_restart_hands_the_files_back(self) -> None:
         """3.7: save_method_state and load_method_state carry the state; cut after every event."""
         _, player = older()

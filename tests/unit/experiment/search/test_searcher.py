@@ -196,6 +196,15 @@ class TestCustom:
         with pytest.raises(errors.SearchError, match=r"Scripted returned .* no action"):
             player.do(report(player[1], 0.1))
 
+    @pytest.mark.parametrize("hook", ["validation_completed", "trial_exited", "trial_exited_early"])
+    def test_a_forgotten_return_is_said(self, hook: str) -> None:
+        """3.7: methods return lists; one that returns nothing is told what to return."""
+        method = Scripted()
+        setattr(method, hook, lambda *_: None)
+        player = Player(config("custom"), custom=method).start()
+        with pytest.raises(errors.SearchError, match=r"Scripted returned None .* Return \[\]"):
+            player.do(report(player[1], 0.1)) if hook == "validation_completed" else player.exits(player[1])
+
     def test_a_request_id_is_used_once(self) -> None:
         """Two trials with one id could not be told apart."""
         player = Player(config("custom"), custom=Scripted([lambda ctx, trial: Create(trial, {}, 0)])).start()
