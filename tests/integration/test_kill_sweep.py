@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -20,9 +23,11 @@ KILLS = 100
 LANES = 3  # scripts that run side by side, on one store and one storage
 
 SCRIPT = """
-import json, sys, time
+import json, os, sys, time
 from determined import core
+from determined.core import _metrics
 
+_metrics.LINGER_SECONDS = 0.02  # or most would be killed before they have written anything to the store
 with core.init(checkpoint_storage=sys.argv[1]) as context:
     history = context._history("latest", "Lane", True)
     found, step, kept = history.found if history else None, 0, []
@@ -43,53 +48,104 @@ with core.init(checkpoint_storage=sys.argv[1]) as context:
         if len(kept) > 3:
             context.checkpoint.delete(kept.pop(0))
         time.sleep(0.003)
-    print("end", flush=True)
+        os.write(1, b"step\\n")
+print("end", flush=True)
+"""
+
+# Imports everything once, and forks a script for each number of steps that it reads: a fresh interpreter for each of a
+# hundred kills would take most of the time.
+FORKS = """
+import os, runpy, sys
+import alembic.command, fsspec.implementations.local, psutil, sqlalchemy.dialects.sqlite
+from determined import artifacts, core
+from determined.core import _metrics, _recording, _store_link
+from determined.store import database, experiments, metrics, migrations, upkeep
+
+script, storage = sys.argv[1:]
+for steps in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        os.close(0)
+        os.write(1, b"pid %d\\n" % os.getpid())
+        sys.argv = [script, storage, steps]
+        runpy.run_path(script, run_name="__main__")
+        sys.exit()
+    os.write(1, b"ended %d\\n" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
 class Lane:
-    """One script, started and killed again and again."""
+    """One script, started and killed again and again.
+
+    Args:
+        script: Where it is.
+        storage: Where its checkpoints are.
+        seed: Decides when it is killed.
+    """
 
     def __init__(self, script: Path, storage: Path, seed: int) -> None:
-        self._command = [sys.executable, str(script), str(storage)]
         self._dice = random.Random(seed)
+        self._errors = script.with_suffix(".err")
+        with self._errors.open("w") as errors:
+            self._forks = subprocess.Popen(
+                [sys.executable, "-c", FORKS, str(script), str(storage)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        self._has_ended = False
         self.problems: list[str] = []
         self.furthest = 0
 
     def kill(self, times: int) -> None:
         for _ in range(times):
-            with self._start(steps=100_000) as process:
-                if self._dice.random() < 0.25:  # on the way up
-                    time.sleep(self._dice.uniform(0.05, 1.0))
-                else:
-                    self._wait_until_up(process)
-                    time.sleep(self._dice.uniform(0.0, 0.6))
-                process.kill()
-                process.communicate()
+            pid = self._start(steps=100_000)
+            if self._dice.random() < 0.25:  # on the way up
+                time.sleep(self._dice.uniform(0.0, 0.3))
+            elif self._is_up():
+                for _ in range(self._dice.randrange(25)):  # so many steps, however long they take
+                    self._line()
+                time.sleep(self._dice.uniform(0.0, 0.02))
+            with contextlib.suppress(ProcessLookupError):  # a problem, which is noted
+                os.kill(pid, signal.SIGKILL)
+            self._end()
 
     def finish(self) -> None:
-        with self._start(steps=10) as process:
-            self._wait_until_up(process)
-            out, err = process.communicate(timeout=120)
-        if process.returncode or "end" not in out:
-            self.problems.append(err)
+        self._start(steps=10)
+        if self._is_up() and "end" not in self._end():
+            self.problems.append(self._errors.read_text())
+        self._forks.communicate()
 
-    def _start(self, steps: int) -> subprocess.Popen[str]:
-        command = [*self._command, str(steps)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def _start(self, steps: int) -> int:
+        assert self._forks.stdin is not None
+        self._forks.stdin.write(f"{steps}\n")
+        self._forks.stdin.flush()
+        return int(self._line().removeprefix("pid "))
 
-    def _wait_until_up(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        words = process.stdout.readline().split()
-        if not words:
-            assert process.stderr is not None
-            self.problems.append(process.stderr.read())
-            return
-        if int(words[1]) < self.furthest:
-            process.kill()
-            _, said = process.communicate()
-            self.problems.append(f"resumed at {words[1]}, after {self.furthest}: {said}")
-        self.furthest = int(words[1])
+    def _line(self) -> str:
+        assert self._forks.stdout is not None
+        line = self._forks.stdout.readline().rstrip()
+        self._has_ended = line.startswith("ended") or not line
+        return line
+
+    def _end(self) -> list[str]:
+        """What it still says."""
+        lines = []
+        while not self._has_ended:
+            lines.append(self._line())
+        return lines
+
+    def _is_up(self) -> bool:
+        """Wait until it is, and note if it has not come at least as far as before."""
+        word, _, number = self._line().partition(" ")
+        if word != "up":
+            self.problems.append(self._errors.read_text())
+            return False
+        if int(number) < self.furthest:
+            self.problems.append(f"resumed at {number}, after {self.furthest}: {self._errors.read_text()}")
+        self.furthest = int(number)
+        return True
 
 
 @pytest.mark.slow
