@@ -198,13 +198,16 @@ def storage_config(chosen: Any, default_root: Path) -> dict[str, Any] | None:
     """
     if isinstance(chosen, Mapping):
         kept = ("save_experiment_best", "save_trial_best", "save_trial_latest", "temp_dir", "credential")
-        return {key: value for key, value in chosen.items() if key not in kept and not is_secret(key)}
+        found = {key: value for key, value in chosen.items() if key not in kept and not is_secret(key)}
+        if found.get("type") == "directory":  # a later process may be anywhere
+            found["container_path"] = str(Path(found["container_path"]).absolute())
+        return found
     if isinstance(chosen, str) and "://" in chosen and not chosen.startswith("file:"):
         scheme, _, rest = chosen.partition("://")
         bucket, _, prefix = rest.partition("/")
         kind = {"s3": "s3", "gs": "gcs"}.get(scheme)
         return None if kind is None else {"type": kind, "bucket": bucket, "prefix": prefix.strip("/")}
-    path = default_root if chosen is None else Path(str(chosen).removeprefix("file://"))
+    path = default_root if chosen is None else Path(str(chosen).removeprefix("file:"))
     return {"type": "directory", "container_path": str(path.absolute())}
 
 

@@ -79,7 +79,12 @@ def test_arguments_are_masked() -> None:
         (None, {"type": "directory", "container_path": "/default"}),
         ("/some/where", {"type": "directory", "container_path": "/some/where"}),
         ("file:///some/where", {"type": "directory", "container_path": "/some/where"}),
+        ("file:/some/where", {"type": "directory", "container_path": "/some/where"}),
         (Path("/p"), {"type": "directory", "container_path": "/p"}),
+        (
+            {"type": "directory", "container_path": "here"},
+            {"type": "directory", "container_path": str(Path("here").absolute())},
+        ),
         ("s3://bucket/a/b", {"type": "s3", "bucket": "bucket", "prefix": "a/b"}),
         ("gs://bucket", {"type": "gcs", "bucket": "bucket", "prefix": ""}),
         ("memory://x", None),
