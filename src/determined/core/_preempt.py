@@ -10,6 +10,7 @@ import enum
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -273,6 +274,8 @@ class _StopSignals:
             for number in ours:
                 self._give_back(number)
         held, self._held = self._held, []
+        if held:
+            _flush_output()
         for number in held:
             if number in ours:
                 signal.raise_signal(number)
@@ -320,3 +323,10 @@ class _StopSignals:
         text += " Ctrl-C again stops at once." if number == signal.SIGINT else ""
         with contextlib.suppress(OSError):  # stderr may be closed, or a pipe that nobody reads
             os.write(2, f"\n{text}\n".encode())  # no logging here: the interrupted code may hold a lock of it
+
+
+def _flush_output() -> None:
+    """Write out what was printed: a process that a signal ends does not do so itself."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, a pipe that nobody reads, or None
+            stream.flush()
