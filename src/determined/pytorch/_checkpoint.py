@@ -102,6 +102,7 @@ class Checkpointer:
         self._background: BackgroundSave | None = None  # on the chief
         self._is_saving = False  # on every rank
         self._stored_sharded: str | None = None
+        self._kept_as_text: set[str] = set()
         self._saved_classes: dict[str, list[str]] = {}
         self._models = Models(context.models, self._classes_of)
         self._optimizers = Optimizers(context.optimizers, self._classes_of)
@@ -272,11 +273,18 @@ class Checkpointer:
     def _load_data(self) -> dict[str, Any]:
         return {
             "trial_type": "PyTorchTrial",
-            "experiment_config": _or_none(self._context.get_experiment_config),
-            "hparams": _or_none(self._context.get_hparams),
+            "experiment_config": self._as_json("experiment_config", self._context.get_experiment_config),
+            "hparams": self._as_json("hparams", self._context.get_hparams),
             "trial_cls_spec": class_spec(type(self._trial)),
             "is_trainer": True,
         }
+
+    def _as_json(self, name: str, get: Callable[[], Any]) -> Any:
+        try:
+            found = get()
+        except ValueError:
+            return None
+        return _lenient(found, name, self._kept_as_text)
 
     def _metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
         return {
@@ -464,24 +472,18 @@ def _decoded(checkpoint: dict[str, Any], callbacks: Mapping[str, Any]) -> dict[s
     return decoded
 
 
-def _or_none(get: Any) -> Any:
-    try:
-        found = get()
-    except ValueError:
-        return None
-    return _lenient(found, "value")
-
-
-def _lenient(value: Any, name: str) -> Any:
-    """As JSON; what cannot be is written as text, because a checkpoint matters more."""
+def _lenient(value: Any, name: str, said: set[str]) -> Any:
+    """As JSON; what cannot be is written as text, because a checkpoint matters more. Each is said once."""
     if isinstance(value, Mapping):
-        return {str(key): _lenient(item, f"{name}.{key}") for key, item in value.items()}
+        return {str(key): _lenient(item, f"{name}.{key}", said) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_lenient(item, name) for item in value]
+        return [_lenient(item, name, said) for item in value]
     try:
         return json_value(value, name)
     except (TypeError, ValueError):
-        logger.warning("load_data.json: %s is a %s, and is kept as text.", name, type(value).__name__)
+        if name not in said:
+            said.add(name)
+            logger.warning("load_data.json: %s is of type %s, and is kept as text.", name, type(value).__name__)
         return repr(value)
 
 

@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from determined import errors
+from determined.artifacts.paths import check_path
+
 logger = logging.getLogger("determined.pytorch")
 
 IGNORE_FILE = ".detignore"
@@ -41,6 +44,7 @@ class _Taken:
     files: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     bytes: int = 0
     too_large: list[str] = field(default_factory=list)
+    unnamable: list[str] = field(default_factory=list)
     stopped: str | None = None
 
 
@@ -84,6 +88,7 @@ def _take(root: Path, without: set[Path]) -> _Taken:
             taken.stopped = f"it holds more than {MOST_LOOKED_AT} files"
             break
         try:
+            check_path(f"code/{name}")
             info = entry.stat()
             if info.st_size > LARGEST_FILE:
                 taken.too_large.append(name)
@@ -93,6 +98,9 @@ def _take(root: Path, without: set[Path]) -> _Taken:
                 break
             content = Path(entry.path).read_bytes()
         except OSError:  # gone meanwhile, or not ours to read
+            continue
+        except errors.UnsafePath:
+            taken.unnamable.append(name)
             continue
         taken.files[name] = (content, (info.st_mode & 0o777) | 0o600)
         taken.bytes += len(content)
@@ -142,6 +150,9 @@ def _say(root: Path, taken: _Taken) -> None:
     if taken.too_large:
         shown = ", ".join(taken.too_large[:5]) + (", ..." if len(taken.too_large) > 5 else "")
         logger.info("Files of more than %d MB are left out: %s. %s", LARGEST_FILE >> 20, shown, hint)
+    if taken.unnamable:
+        shown = ", ".join(map(ascii, taken.unnamable[:5])) + (", ..." if len(taken.unnamable) > 5 else "")
+        logger.warning("Files whose names no storage could keep are left out: %s.", shown)
     if taken.stopped:
         logger.warning("Checkpoints hold only a part of the code in %s, because %s. %s", root, taken.stopped, hint)
 

@@ -112,10 +112,12 @@ class Odd:
         ({"a": np.float32(2), "b": Odd(), "c": (1, {2})}, None, ({"a": 2.0, "b": "an odd thing", "c": [1, [2]]}, None)),
     ],
 )
-def test_load_data(root: Path, hparams: Any, exp_conf: Any, expected: Any) -> None:
-    """T38, FIX W30: hparams and config are kept independently, and what is no JSON is kept as text."""
+def test_load_data(root: Path, hparams: Any, exp_conf: Any, expected: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """T38, FIX W30: hparams and config are kept independently; what is no JSON is kept as text, and said once."""
     run = make_run(root, hparams=hparams, exp_conf=exp_conf)
+    run.save()
     saved = json.loads((root / run.save() / "load_data.json").read_text())
+    assert caplog.text.count("hparams.b is of type Odd") == ("b" in (hparams or {}))
     assert (saved["hparams"], saved["experiment_config"]) == expected
     assert saved["trial_type"] == "PyTorchTrial"
     assert saved["trial_cls_spec"] == "tests.unit.pytorch.checkpoints:DigitTrial"

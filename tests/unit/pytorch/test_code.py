@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,15 @@ def test_large_files_are_left_out_with_a_line(tmp_path: Path, caplog: pytest.Log
         assert list(CodeCopy(root).read()) == ["train.py"]
     assert "left out: data.bin" in caplog.text
     assert ".detignore" in caplog.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no file can have such a name")
+def test_names_that_no_storage_keeps_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Decision 6: a stray file in the working directory must not cost the checkpoint."""
+    root = fill(tmp_path / "work", "train.py", "back\\slash.py", "c:drive.py", "über.py")
+    (root / "bad\udcffname.py").touch()
+    assert sorted(CodeCopy(root).read()) == ["train.py", "über.py"]
+    assert r"'back\\slash.py', 'bad\udcffname.py', 'c:drive.py'" in caplog.text
 
 
 def test_too_many_files_stop_the_copy(
