@@ -94,8 +94,7 @@ def _optimizations(given: Fields) -> Iterator[str]:
 
 
 def _profiling(given: Fields) -> Iterator[str]:
-    if names := _ignored(given.profiling):
-        yield f"profiling.{', profiling.'.join(names)} is ignored: the profiler records the whole run."
+    yield from _ignored("profiling", given.profiling, "the profiler records the whole run.")
 
 
 def _searcher(given: Fields) -> Iterator[str]:
@@ -114,20 +113,20 @@ def _searcher(given: Fields) -> Iterator[str]:
 
 
 def _containers(given: Fields) -> Iterator[str]:
-    if names := _ignored(given.environment):
-        yield f"environment.{', environment.'.join(names)} is ignored: trials run without containers."
-    if names := _ignored(given.resources):
-        yield f"resources.{', resources.'.join(names)} is ignored: trials run without containers."
+    yield from _ignored("environment", given.environment)
+    yield from _ignored("resources", given.resources)
     if given.integrations.pachyderm is not None:
         yield "integrations.pachyderm is ignored."
-    storage = given.checkpoint_storage
-    if isinstance(storage, SharedFs) and (names := _ignored(storage)):
-        yield f"checkpoint_storage.{', checkpoint_storage.'.join(names)} is ignored: checkpoints go to storage_path."
+    if isinstance(given.checkpoint_storage, SharedFs):
+        yield from _ignored("checkpoint_storage", given.checkpoint_storage, "checkpoints go to storage_path.")
 
 
-def _ignored(section: BaseModel) -> list[str]:
+def _ignored(path: str, section: BaseModel, why: str = "trials run without containers.") -> Iterator[str]:
+    """One sentence about all retired fields of a section that were given."""
     fields = type(section).model_fields
-    return [name for name, field in fields.items() if is_retired(field) and getattr(section, name) is not None]
+    names = [name for name, field in fields.items() if is_retired(field) and getattr(section, name) is not None]
+    if names:
+        yield f"{', '.join(f'{path}.{name}' for name in names)} {'is' if len(names) == 1 else 'are'} ignored: {why}"
 
 
 def _mounts(mounts: list[BindMount]) -> Iterator[str]:
@@ -138,8 +137,8 @@ def _mounts(mounts: list[BindMount]) -> Iterator[str]:
                 f"bind_mounts[{i}] is ignored: {place} cannot stand for {host} without a container. "
                 "Use the same path on both sides, or a relative container_path."
             )
-        elif names := _ignored(mount):
-            yield f"bind_mounts[{i}].{f', bind_mounts[{i}].'.join(names)} is ignored: trials run without containers."
+        else:
+            yield from _ignored(f"bind_mounts[{i}]", mount)
 
 
 def _advice(given: Fields) -> Iterator[str]:

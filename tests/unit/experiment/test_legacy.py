@@ -170,3 +170,9 @@ def test_a_misspelt_older_field_is_recognised(key: str) -> None:
     """platform 1.1: the key that was meant is named, also where it is an older one."""
     with pytest.raises(ConfigError, match=f"Did you mean {key}"):
         parse({f"{key}x": {"batches": 3}})
+
+
+def test_several_ignored_fields_are_one_sentence() -> None:
+    """platform 1.9: one combined warning, which names them all."""
+    (warning,) = parse({"environment": {"image": "x", "ports": {"a": 1}}}).warnings
+    assert warning == "environment.image, environment.ports are ignored: trials run without containers."
