@@ -7,6 +7,7 @@ import enum
 import inspect
 import itertools
 import logging
+import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -387,7 +388,13 @@ def _named(entry: _Registration, result: Any) -> dict[str, Any]:
 
 def exchange(allgather: Callable[[Any], list[Any]], part: Any, error: Exception | None = None) -> list[Any]:
     """Everyone's `part`, in rank order; raises on every rank if any rank has an error. Collective."""
-    answers = allgather((part, None) if error is None else (None, (_kind(error), str(error))))
+    try:
+        answers = allgather((part, None) if error is None else (None, (_kind(error), str(error))))
+    except (pickle.PicklingError, AttributeError, TypeError) as problem:  # all else in a part is numbers and text
+        raise ReducerFailed(
+            f"A reducer's contribution cannot be sent to the other ranks: {problem}. Return something that can be "
+            "pickled from per_slot_reduce() and give update() such values: numbers, text, lists, dicts, tensors."
+        ) from problem
     if error is not None:
         raise error
     for _, problem in answers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import pickle
 from collections import Counter
 from typing import Any
 
@@ -407,3 +408,12 @@ def test_what_is_no_number_is_refused_at_once():
         pytorch.SumReducer().update("x")
     with pytest.raises(TypeError, match="complex64"):
         pytorch.SumReducer().update(torch.tensor(1j))
+
+
+def test_a_contribution_that_cannot_be_sent_is_said():
+    """5.1: per_slot_reduce() gives something picklable; whatever pickle says otherwise comes with what to do."""
+    reducers = _PyTorchReducerContext(lambda value: [pickle.loads(pickle.dumps(value))] * 2, size=2)
+    reducers.wrap_reducer(len, "odd").update(lambda: None)
+    with pytest.raises(ValueError, match=r"per_slot_reduce\(\)") as caught:
+        reducers.reduce_metrics(for_training=True)
+    assert caught.value.__cause__ is not None
