@@ -76,7 +76,7 @@ def test_a_reader_that_was_killed_holds_nothing(tmp_path: Path) -> None:
     program = (
         "import sys, time; from determined.artifacts import open_storage\n"
         "with open_storage(sys.argv[1]).reading(sys.argv[2]):\n"
-        "    print('reading', flush=True); time.sleep(60)\n"
+        "    print('reading', flush=True); time.sleep(600)\n"
     )
     reader = subprocess.Popen([sys.executable, "-c", program, str(tmp_path), ID], stdout=subprocess.PIPE, text=True)
     assert reader.stdout is not None

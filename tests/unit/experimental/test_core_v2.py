@@ -143,7 +143,7 @@ def test_the_process_may_just_end(ending: str, code: int, state: str) -> None:
         "import sys\nfrom determined.experimental import core_v2\n"
         f"core_v2.init(config=core_v2.Config(name='x'))\nprint('hello')\n{ending}\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == code
     assert done.stdout == "hello\n"
     assert [(row["state"], row["name"]) for row in records.table("experiments")] == [(state, "x")]

@@ -88,7 +88,7 @@ class Gate:
         self.note("stored")
 
     def write(self, path: Path) -> None:
-        self.open.wait(10)
+        assert self.open.wait(90)
         self.note("written")
 
     def note(self, what: str) -> None:
@@ -98,7 +98,7 @@ class Gate:
 
 
 def settle(saving: BackgroundSave) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 90
     while saving._thread.is_alive() and time.monotonic() < deadline:
         time.sleep(0.005)
 
@@ -149,7 +149,7 @@ def test_the_file_holds_the_state_of_the_moment(root: Path) -> None:
     write, trained = run.checkpointer._write, threading.Event()
 
     def slow(*args: Any) -> None:
-        trained.wait(10)
+        assert trained.wait(90)
         write(*args)
 
     run.checkpointer._write = slow  # type: ignore[method-assign]

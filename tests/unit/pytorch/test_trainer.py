@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -563,7 +562,7 @@ class TestAsync:
         write = Checkpointer._write
 
         def slow(self: Any, *args: Any) -> None:
-            assert trained.wait(20)
+            assert trained.wait(90)
             write(self, *args)
 
         monkeypatch.setattr(Checkpointer, "_write", slow)
@@ -579,8 +578,9 @@ class TestAsync:
         monkeypatch.setattr(Checkpointer, "_write", _full_disk)
 
         def wait(batch_idx: int) -> None:
-            if batch_idx == 2:  # the writer has failed before the next stop
-                time.sleep(0.3)
+            writers = [thread for thread in threading.enumerate() if thread.name == "checkpoint-writer"]
+            for writer in writers if batch_idx == 2 else []:
+                writer.join()  # it has failed before the next stop
 
         with pytest.raises(OSError, match="No space left"):
             train(

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 90
 
 
 class ThreadRank:
