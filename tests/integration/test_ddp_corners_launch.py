@@ -22,16 +22,27 @@ from determined import pytorch
 from tests.ddp_trials import digest
 
 LENGTH = 40
-MODEL_DEF = """
+WAITS_AT = 9
+MODEL_DEF = f"""
+import os
+import signal
 import sys
-import time
+import threading
 import torch
 from torch import nn
 from determined import pytorch
 
+was_told = threading.Event()
+
+def wait_to_be_told():
+    trainers = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda *signalled: (trainers(*signalled), was_told.set()))
+
 class Trial(pytorch.PyTorchTrial):
     def __init__(self, context):
         self.context = context
+        if "TEST_STOPS" in os.environ:
+            wait_to_be_told()
         self.model = context.wrap_model(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1)))
         self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=context.get_hparam("lr")))
         self.data = torch.randn(24, 3, generator=torch.Generator().manual_seed(5))
@@ -50,12 +61,13 @@ class Trial(pytorch.PyTorchTrial):
         self.context.backward(loss)
         self.context.step_optimizer(self.optimizer)
         ranks = self.context.distributed
-        sys.stdout.write(f"batch {batch_idx} of rank {ranks.rank} of {ranks.size}\\n")  # in one piece
-        time.sleep(0.02)
-        return {"loss": loss}
+        sys.stdout.write(f"batch {{batch_idx}} of rank {{ranks.rank}} of {{ranks.size}}\\n")  # in one piece
+        if "TEST_STOPS" in os.environ and batch_idx == {WAITS_AT}:
+            assert was_told.wait(200)
+        return {{"loss": loss}}
 
     def evaluate_batch(self, batch, batch_idx):
-        return {"val": self.loss(batch)}
+        return {{"val": self.loss(batch)}}
 """
 SCRIPT = f"""
 from determined import pytorch
@@ -96,14 +108,14 @@ class Launch:
         return self._log.read_text()
 
     def wait_for(self, text: str) -> None:
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 240
         while text not in self.output:
             assert self.process.poll() is None, self.output
             assert time.monotonic() < deadline, self.output
             time.sleep(0.02)
 
     def ended(self) -> int:
-        return self.process.wait(40)
+        return self.process.wait(240)
 
     def batches(self) -> dict[int, list[int]]:
         """What each rank has trained."""
@@ -154,7 +166,8 @@ def loaded(path: Path) -> str:
 
 def stop_and_check(stopping: Launch) -> tuple[int, int]:
     """Tell the launcher to stop; its exit code, and the batch at which all ranks stopped and saved."""
-    stopping.wait_for("batch 5 of rank 1")
+    for rank in (0, 1):
+        stopping.wait_for(f"batch {WAITS_AT} of rank {rank}")
     stopping.process.send_signal(signal.SIGTERM)
     code = stopping.ended()
     (batch,) = stopping.checkpoints()
@@ -169,9 +182,8 @@ def test_a_trial_class(launch: Any, tmp_path: Path) -> None:
     The run beside it, on the same machine at the same time, is not disturbed. A task without slots runs one process.
     """
     command = ["determined.launch.torch_distributed", "--trial", "model_def:Trial"]
-    stopping, straight = (
-        launch(command, name, **told(tmp_path / f"{name}-info", 2)) for name in ("stopping", "straight")
-    )
+    stopping = launch(command, "stopping", TEST_STOPS="1", **told(tmp_path / "stopping-info", 2))
+    straight = launch(command, "straight", **told(tmp_path / "straight-info", 2))
     code, batch = stop_and_check(stopping)
     assert code == 0, stopping.output
     assert straight.ended() == 0, straight.output
@@ -197,7 +209,7 @@ def test_torchrun(launch: Any) -> None:
     torchrun itself says that it was stopped by a signal, whatever its workers said: its exit code is not 0.
     """
     command = ["torch.distributed.run", "--nproc_per_node", "2", "train.py"]
-    stopping, straight = launch(command, "stopping"), launch(command, "straight")
+    stopping, straight = launch(command, "stopping", TEST_STOPS="1"), launch(command, "straight")
     code, batch = stop_and_check(stopping)
     assert code != 0, stopping.output  # 1, or -6: torchrun sometimes aborts on its own way out
     assert "SignalException" in stopping.output

@@ -19,6 +19,7 @@ from determined.store.database import Store, open_store
 from determined.store.messages import now
 
 STEP = """
+import pathlib
 import time
 import sqlalchemy as sa
 from alembic import op
@@ -30,7 +31,8 @@ def upgrade():
     op.add_column("workspaces", sa.Column("motto", sa.Text()))
     with open({note!r}, "a") as note:
         note.write("half\\n")
-    time.sleep(0.3)
+    while pathlib.Path({gate!r}).exists():
+        time.sleep(0.005)
     op.add_column("projects", sa.Column("motto", sa.Text()))
 """
 
@@ -109,10 +111,11 @@ def test_killed_while_upgrading(store_place: str, tmp_path: Path) -> None:
     """kill -9 in the middle of an upgrade leaves the old store, and the next process upgrades it, once."""
     old = open_store(store_place)
     old.close()
-    steps, note = tmp_path / "steps", tmp_path / "note"
+    steps, note, gate = tmp_path / "steps", tmp_path / "note", tmp_path / "closed gate"
     steps.mkdir()
     note.touch()
-    (steps / "0002_motto.py").write_text(STEP.format(note=str(note)))
+    gate.touch()
+    (steps / "0002_motto.py").write_text(STEP.format(note=str(note), gate=str(gate)))
 
     def work() -> None:
         migrations.STEPS.append(str(steps))
@@ -126,6 +129,7 @@ def test_killed_while_upgrading(store_place: str, tmp_path: Path) -> None:
     with old.read() as conn:
         assert "motto" not in {column["name"] for column in sa.inspect(conn).get_columns("workspaces")}
     old.close()
+    gate.unlink()
     assert [child.wait() for child in [Child(work), Child(work)]] == [0, 0]
     assert note.read_text().split() == ["half", "half"]  # the killed one, and one of the two
     if old.path is not None:
