@@ -390,11 +390,11 @@ def exchange(allgather: Callable[[Any], list[Any]], part: Any, error: Exception 
     """Everyone's `part`, in rank order; raises on every rank if any rank has an error. Collective."""
     try:
         answers = allgather((part, None) if error is None else (None, (_kind(error), str(error))))
-    except (pickle.PicklingError, AttributeError, TypeError) as problem:  # all else in a part is numbers and text
+    except (pickle.PicklingError, AttributeError, TypeError) as refusal:  # all else in a part is numbers and text
         raise ReducerFailed(
-            f"A reducer's contribution cannot be sent to the other ranks: {problem}. Return something that can be "
+            f"A reducer's contribution cannot be sent to the other ranks: {refusal}. Return something that can be "
             "pickled from per_slot_reduce() and give update() such values: numbers, text, lists, dicts, tensors."
-        ) from problem
+        ) from refusal
     if error is not None:
         raise error
     for _, problem in answers:
