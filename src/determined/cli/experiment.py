@@ -82,8 +82,10 @@ def describe(ids: list[int], metrics: bool, outdir: str | None, form: str) -> No
 @experiment.verb("config")
 @options.experiment_id
 def config(experiment_id: int) -> None:
-    """Print the effective configuration as YAML."""
-    show_yaml(connect().get_experiment(experiment_id).config)
+    """Print the effective configuration as YAML, secrets masked."""
+    from determined.experiment.secrets import masked
+
+    show_yaml(masked(connect().get_experiment(experiment_id).config))
 
 
 @experiment.verb("logs")

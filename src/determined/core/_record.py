@@ -151,7 +151,7 @@ def is_secret(name: str) -> bool:
 def without_secrets(value: Any, name: str = "") -> Json:
     """The value as plain JSON, with text under telling names, and passwords in URLs, masked."""
     if isinstance(value, Mapping):
-        if name == "environment_variables":
+        if name in ("environment_variables", "secrets"):
             return {str(key): MASK for key in value}
         return {str(key): without_secrets(item, str(key)) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

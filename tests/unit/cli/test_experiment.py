@@ -140,6 +140,15 @@ def test_the_config_is_yaml(det: Det, history: History) -> None:
     assert "{" not in text
 
 
+def test_the_config_is_shown_without_secrets(det: Det, history: History) -> None:
+    """P-09: `e config` masks values under data.secrets and the keys of storage, which the store may hold."""
+    storage = {"type": "s3", "bucket": "b", "secret_key": "hunter2"}
+    run = history.run("one", config={"data": {"secrets": {"t": "hunter2"}}, "checkpoint_storage": storage})
+    text = det("e", "config", run.experiment_id).stdout
+    assert "hunter2" not in text
+    assert yaml.safe_load(text)["data"] == {"secrets": {"t": "********"}}
+
+
 def test_the_log_of_an_experiment_is_its_first_trials(det: Det, history: History) -> None:
     """6.2: the log of the trial with the lowest id."""
     experiment = history.experiment("two")

@@ -53,6 +53,12 @@ def test_a_config_is_masked_and_plain() -> None:
     assert isinstance(shown["environment"]["image"], str)
 
 
+def test_everything_below_secrets_is_masked() -> None:
+    """P-09: values under data.secrets are not written down, whatever they are called and whatever they are."""
+    shown: Any = without_secrets({"data": {"secrets": {"t": "hunter2", "pin": 1234, "more": {"x": ["hunter2"]}}}})
+    assert shown == {"data": {"secrets": {"t": MASK, "pin": MASK, "more": MASK}}}
+
+
 def test_arguments_are_masked() -> None:
     """Issue 6: `--password x`, `--token=x` and logins in URLs are masked, the rest is as it was typed."""
     given = [
