@@ -118,7 +118,10 @@ class Context:
         self._is_open = False
         invalid_hp = exc_type is not None and issubclass(exc_type, errors.InvalidHP)
         error = exc_val if exc_val is not None or exc_type is None else exc_type()
-        steps: list[Callable[[], None]] = [self.profiler.off, self.preempt.hold, self.distributed.close]
+        steps: list[Callable[[], None]] = [self.profiler.off, self.preempt.hold]
+        if error is not None:  # others may be waiting for this rank
+            steps.append(lambda: self.distributed._say_why(error))
+        steps.append(self.distributed.close)
         if invalid_hp:
             steps.append(lambda: self.train.report_early_exit(EarlyExitReason.INVALID_HP))
         if self._log_tee is not None:

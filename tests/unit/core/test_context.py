@@ -216,6 +216,7 @@ def test_one_rank_fails_alone_without_hanging() -> None:
 
     waiting, failed = run_threads(2, body)
     assert "rank 1" in waiting
+    assert "KeyError: 'mine'" in waiting, "the ranks that wait, and the record of the run, name the cause"
     assert failed == "'mine'"
 
 
