@@ -36,9 +36,20 @@ class Rows:
         raises: Raise at once for a result that cannot be used; else remember it in `problem`.
         kept: How many of the last batches to keep on the device; None keeps all, on the host.
         validation: Keep extremes and record-weighted sums too.
+        first_batch: The index of the first of them, for messages.
     """
 
-    def __init__(self, method: str, *, rank: int, raises: bool, kept: int | None, validation: bool = False) -> None:
+    def __init__(
+        self,
+        method: str,
+        *,
+        rank: int,
+        raises: bool,
+        kept: int | None,
+        validation: bool = False,
+        first_batch: int = 0,
+    ) -> None:
+        self._first_batch = first_batch
         self._method, self._rank, self._raises, self._kept, self._validation = method, rank, raises, kept, validation
         self.batches = 0
         self.records = 0
@@ -54,8 +65,15 @@ class Rows:
         self._appends: list[tuple[str, torch.dtype | None, Callable[[Any], None]]] = []
 
     def fresh(self) -> Rows:
-        """An empty one like this."""
-        return Rows(self._method, rank=self._rank, raises=self._raises, kept=self._kept, validation=self._validation)
+        """An empty one like this: for the next batches of training, or for another validation."""
+        return Rows(
+            self._method,
+            rank=self._rank,
+            raises=self._raises,
+            kept=self._kept,
+            validation=self._validation,
+            first_batch=0 if self._validation else self._first_batch + self.batches,
+        )
 
     def add(self, metrics: Any, records: int | None = None) -> None:
         """Take in one batch's result. This runs once per batch: all that can wait is left to `fold()`."""
@@ -115,7 +133,7 @@ class Rows:
             self._plan([values[-1] for values in self._waiting.values()])
         weights = None if None in self._weights else np.array(self._weights, dtype=np.float64)
         for name, values in self._waiting.items():
-            self._columns[name].fold(values, self._folded, weights)
+            self._columns[name].fold(values, self._first_batch + self._folded, weights)
             if self._kept:
                 self._columns[name].forget(self._limit)
             values.clear()
@@ -217,7 +235,7 @@ class Rows:
         return f"{self._method}() returned {now} for {self._where()} but {before} before. Return the same names always."
 
     def _where(self) -> str:
-        return f"batch {self.batches} (rank {self._rank})"
+        return f"batch {self._first_batch + self.batches} (rank {self._rank})"
 
 
 def _flat(history: Iterable[Chunk]) -> Array | None:

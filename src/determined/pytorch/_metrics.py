@@ -84,6 +84,7 @@ class TrainingWindow:
     Args:
         distributed: The ranks; None for one process.
         kept_batches: How many of the last batches `batch_metrics` can show; 0 for none.
+        first_batch: The index of the first batch, for messages.
 
     Example::
 
@@ -92,9 +93,12 @@ class TrainingWindow:
         result = window.close(reducers)
     """
 
-    def __init__(self, distributed: Collective | None = None, *, kept_batches: int = KEPT_BATCHES) -> None:
+    def __init__(
+        self, distributed: Collective | None = None, *, kept_batches: int = KEPT_BATCHES, first_batch: int = 0
+    ) -> None:
         self._ranks: Collective = distributed or _Alone()
-        self._rows = Rows("train_batch", rank=self._ranks.rank, raises=self._ranks.size == 1, kept=kept_batches)
+        rank, alone = self._ranks.rank, self._ranks.size == 1
+        self._rows = Rows("train_batch", rank=rank, raises=alone, kept=kept_batches, first_batch=first_batch)
         self._kept = kept_batches
         self._said: set[str] = set()
 

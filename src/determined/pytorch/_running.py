@@ -76,14 +76,16 @@ class Running:
         self._rank, self._keeps, self._validation = rank, keeps, validation
         self._dtype = dtype  # of the tensors that plain numbers among the values were
         self._column = Column()
+        self._is_begun = False
         self._total = Total()
         self._weighted = Total()
         self._extremes: dict[tuple[torch.device, bool], tuple[torch.Tensor, torch.Tensor]] = {}
         self.history: deque[Chunk] = deque()
 
     def fold(self, values: list[Any], first: int, weights: Array | None) -> None:
-        """Take in the values of consecutive batches, of which the first has this position."""
-        if first == 0:
+        """Take in the values of consecutive batches, of which the first has this index."""
+        if not self._is_begun:
+            self._is_begun = True
             self._column.is_array = self._dtype is not None or isinstance(values[0], (torch.Tensor, np.ndarray))
         at = first
         for run in _runs(values) if self._dtype is None else _runs_with_numbers(values, self._dtype):

@@ -211,7 +211,7 @@ class Trainer:
                 validation=validation,
                 checkpointer=checkpointer,
                 policy=policy,
-                window=TrainingWindow(distributed),
+                window=TrainingWindow(distributed, first_batch=progress.batches_trained),
                 bar=bar,
                 saves_async=saves_async,
                 measures_throughput=profiles,

@@ -149,6 +149,19 @@ def test_another_type_is_refused_by_name(wrong: Any):
         assert "for batch 1 (rank 0)" in str(answer)
 
 
+def test_a_batch_is_called_by_its_index(caplog: pytest.LogCaptureFixture):
+    """T70, T78: messages say the `batch_idx` that `train_batch` was called with, in later windows and runs too."""
+    window = TrainingWindow(first_batch=10)
+    for loss in (1.0, 2.0):
+        window.add({"loss": loss})
+    window.close()
+    window.add({"loss": 3.0, "name": "a"})
+    window.close()
+    assert "'a' in batch 12 (rank 0)" in caplog.text
+    with pytest.raises(TypeError, match=r"for batch 13 \(rank 0\)"):
+        window.add(None)
+
+
 @pytest.mark.parametrize("other", [{"loss": 1.0, "more": 2.0}, {"other": 1.0}, {}])
 def test_names_have_to_be_the_same_within_a_window(other: dict[str, Any]):
     """T70: differing key sets between batches of a window are a ValueError, on every rank, naming batch and rank."""
