@@ -30,6 +30,7 @@ from determined.experiment.simulation import Ending, Found, SimulatedTrial, Simu
 
 MAX_TIME = 100
 MOST_TRIALS = 100_000
+MOST_VALIDATIONS = 100_000  # of one trial
 VALIDATIONS = 100  # of a whole training, evenly spread, where no period is given ...
 EARLY_VALIDATIONS = 60  # ... and spread by their logarithm, for the short trainings of a search that stops
 
@@ -119,6 +120,11 @@ def moments(max_time: int, period: int | None, rungs: Sequence[int] = ()) -> lis
         moments(10, 4)  # [4, 8, 10]
     """
     if period is not None:
+        if max_time // period > MOST_VALIDATIONS:
+            raise errors.InvalidValue(
+                f"period={period} is {max_time // period:,} validations in a training of {max_time} units, and at most "
+                f"{MOST_VALIDATIONS:,} are played. Use {math.ceil(max_time / MOST_VALIDATIONS)} or more."
+            )
         return [*range(period, max_time, period), max_time]
     evenly = {math.ceil(max_time * i / VALIDATIONS) for i in range(1, VALIDATIONS + 1)}
     early = {math.floor(max_time ** (i / EARLY_VALIDATIONS)) for i in range(EARLY_VALIDATIONS)}

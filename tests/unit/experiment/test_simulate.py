@@ -254,6 +254,13 @@ def test_a_search_that_raises_says_why() -> None:
     assert (played.state, played.reason) == (State.ERROR, "The search failed with ZeroDivisionError: no trials yet")
 
 
+def test_validations_beyond_counting_are_refused() -> None:
+    """A short period in a long training is told with the shortest that can be played."""
+    with pytest.raises(errors.InvalidValue, match="period=1 is 1,000,000,000 validations .* Use 10000 or more"):
+        moments(10**9, 1)
+    assert len(moments(10**9, 10_000)) == 100_000
+
+
 @pytest.mark.parametrize(("answer", "reason"), [(None, "returned None"), ([], "The search is over")])
 def test_a_search_that_never_begins_says_why(answer: Any, reason: str) -> None:
     """There is nothing to play, and the reason is the search's own."""
