@@ -256,7 +256,7 @@ def test_a_search_that_raises_says_why() -> None:
 
 def test_validations_beyond_counting_are_refused() -> None:
     """A short period in a long training is told with the shortest that can be played."""
-    with pytest.raises(errors.InvalidValue, match="period=1 is 1,000,000,000 validations .* Use 10000 or more"):
+    with pytest.raises(errors.InvalidValue, match=r"period=1 is 1,000,000,000 validations .* Use 10000 or more"):
         moments(10**9, 1)
     assert len(moments(10**9, 10_000)) == 100_000
 
