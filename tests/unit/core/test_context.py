@@ -6,7 +6,7 @@ import faulthandler
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,8 @@ import pytest
 import determined
 from determined import _info, core
 from determined.core import _context
-from determined.store.messages import EarlyExitReport, RunStateReport
+from determined.core._link import History
+from determined.store.messages import CheckpointReport, EarlyExitReport, Report, RunStateReport
 from tests import records
 from tests.fakes import MemoryLink
 from tests.ranks import run_threads
@@ -308,3 +309,28 @@ def test_environment_is_left_alone() -> None:
     with core.init():
         pass
     assert dict(os.environ) == before
+
+
+def test_the_newest_checkpoint_is_known_before_it_is_asked_for(
+    link: MemoryLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 4: "latest" is this run's own checkpoint as soon as it is saved, however late the store hears of it."""
+    begun, may_go_on = threading.Event(), threading.Event()
+    send = link.send
+
+    def slow(reports: Sequence[Report]) -> None:
+        begun.set()
+        may_go_on.wait(30)
+        send(reports)
+
+    monkeypatch.setattr(link, "send", slow)
+    monkeypatch.setattr(link, "find_checkpoint", lambda *_: History(str(len(link.of(CheckpointReport)))))
+    with core.init(checkpoint_storage=str(tmp_path)) as context:
+        with context.checkpoint.store_path({"steps_completed": 1}):
+            pass
+        assert begun.wait(30)
+        monkeypatch.setattr(_context, "HISTORY_SECONDS", 0.0)
+        assert context._history("latest", "Trial", True) is None  # there is no telling
+        monkeypatch.setattr(_context, "HISTORY_SECONDS", 30.0)
+        may_go_on.set()
+        assert context._history("latest", "Trial", True) == History("1")
