@@ -142,6 +142,23 @@ def _total(gradient: torch.Tensor | None, device: torch.device) -> torch.Tensor:
     return gradient.sum(dtype=torch.float64).nan_to_num().to(device)
 
 
+def expect_gradients(model: DistributedDataParallel, loss: torch.Tensor) -> None:
+    """Have the next backward pass exchange gradients too, as each forward pass does for the first one after it.
+
+    Without this a second pass over the same outputs would add gradients that stay on their rank. What was exchanged
+    before is the same on all ranks, so a mean leaves it as it is. A model that the pass does not reach just waits.
+    """
+    if not model.require_backward_grad_sync or model.static_graph:
+        return
+    try:
+        model.reducer._rebuild_buckets()  # what DDP begins a forward pass with
+    except RuntimeError as failed:
+        if _UNFINISHED not in str(failed):
+            raise
+        return  # this pass may reach what the one before did not, and so finish its exchange
+    model.reducer.prepare_for_backward([loss] if model.find_unused_parameters else [])
+
+
 def mean_over_ranks(loss: Any) -> Any:
     """The loss that belongs to exchanged gradients. Collective.
 

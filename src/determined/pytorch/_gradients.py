@@ -49,6 +49,7 @@ class Gradients:
         self.scaler_has_stepped = False
         self._position = position
         self._always_updates = always_updates
+        self._last_backward: int | None = None  # in which batch
         self._registered: dict[int, _Registered] = {}
         self._distributed: list[DistributedDataParallel] = []
         self._sparing: list[DistributedDataParallel] = []  # those that can keep gradients to themselves
@@ -101,6 +102,11 @@ class Gradients:
         """Add the gradients of this loss."""
         if self.scaler is not None:
             loss = self.scaler.scale(loss)
+        if self._distributed:
+            if self._last_backward == self._position.batch_idx:  # the batch has had one already
+                for model in self._distributed:
+                    _ddp.expect_gradients(model, loss)
+            self._last_backward = self._position.batch_idx
         loss.backward(gradient, retain_graph or create_graph, create_graph)  # type: ignore[no-untyped-call]
 
     def step(

@@ -329,6 +329,7 @@ def _with_process_group(distributed: core.DistributedContext) -> dict[str, Any]:
     context.step_optimizer(optimizer)
     found["fp16"] = model.module.weight.item()
     found["past"] = _past_the_model(make_trial(distributed=distributed, slots=2), inputs[0], distributed.size)
+    found["twice"] = _backward_twice(make_trial(distributed=distributed, slots=2), inputs)
     found["closure"] = _with_closure(make_context(distributed=distributed, slots=2), inputs[0])
     return found
 
@@ -344,6 +345,19 @@ def _past_the_model(trial: Trial, x: float, size: int) -> list[Any]:
     torch.distributed.all_reduce(own.model.weight.grad)
     own.context.step_optimizer(own.optimizer)
     return [str(refused.value), own.weight]
+
+
+def _backward_twice(trial: Trial, inputs: list[float]) -> list[float]:
+    """Two losses of the same outputs, one after the other, in two batches; the weight after each."""
+    after = []
+    for batch_idx, x in enumerate(inputs):
+        trial.context.position.batch_idx = batch_idx
+        output = trial.model(torch.tensor([x]))
+        trial.context.backward(output.sum(), retain_graph=True)
+        trial.context.backward(10 * output.sum())
+        trial.context.step_optimizer(trial.optimizer)
+        after.append(trial.weight)
+    return after
 
 
 def _with_closure(context: Any, x: float) -> float:
@@ -373,6 +387,7 @@ def test_ranks_train_one_model():
 
     Gradients travel once per group; a model without anything to train is made equal; float16 on the way is rounded.
     A loss past the model, whose gradients would stay on their rank, is refused; LBFGS takes the same steps everywhere.
+    3.4: several backward passes over one forward pass add up, and are averaged over ranks like one.
     """
     for found in run_processes(2, _train_on_ranks):
         assert found["True"] == [0.0, -2.5]
@@ -384,6 +399,7 @@ def test_ranks_train_one_model():
         assert found["fp16"] == -1.0
         assert "gradients of OneWeight differ between ranks" in found["past"][0]
         assert found["past"][1] == -3.0
+        assert found["twice"] == [-11 * 1.5, -11 * 1.5 - 11 * 3.5]
         assert found["closure"] == pytest.approx(1.2)  # the least of ((w - 2)^2 + (2w - 2)^2) / 2
 
 
