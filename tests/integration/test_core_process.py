@@ -71,6 +71,19 @@ def test_a_signal_means_save_and_leave(number: int, tmp_path: Path) -> None:
     assert int(step) >= 0, err
 
 
+SLEEPER = "import time\nfrom determined import core\nwith core.init():\n    print('ready')\n    time.sleep(600)\n"
+
+
+def test_a_script_that_never_asks_ends_at_a_repeated_sigterm() -> None:
+    """A plain `kill`, typed again because nothing happened, has its ordinary effect where nobody listens."""
+    with running(SLEEPER) as process:
+        wait_for(process, "ready")
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+    assert process.returncode == -signal.SIGTERM
+
+
 def test_ctrl_c_twice_interrupts() -> None:
     """The second Ctrl-C ends a process that does not ask, as Ctrl-C always did."""
     program = "import time\nfrom determined import core\nwith core.init():\n    print('ready')\n    time.sleep(600)\n"

@@ -17,7 +17,7 @@ from types import FrameType
 import pytest
 
 from determined import core, errors
-from determined.core import PreemptContext, PreemptMode, _preempt
+from determined.core import PreemptContext, PreemptMode, _preempt, _stop_signals
 from determined.core._metrics import Shipper
 from determined.store.messages import PreemptionAcknowledged
 from tests.fakes import MemoryLink
@@ -229,10 +229,12 @@ def test_a_second_ctrl_c_interrupts_at_once(preempt: PreemptContext) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_second_sigterm_changes_nothing(preempt: PreemptContext) -> None:
-    """A scheduler that repeats itself does not kill the checkpoint being written."""
-    os.kill(os.getpid(), signal.SIGTERM)
-    os.kill(os.getpid(), signal.SIGTERM)
+def test_a_second_sigterm_changes_nothing(preempt: PreemptContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that repeats itself does not kill the checkpoint being written, however late it does so."""
+    monkeypatch.setattr(_stop_signals, "PATIENCE_SECONDS", -1.0)
+    assert preempt.should_preempt() is False
+    for _ in range(3):
+        signal.raise_signal(signal.SIGTERM)
     assert preempt.should_preempt() is True
 
 
