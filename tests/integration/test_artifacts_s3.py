@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,10 +25,13 @@ PREFIX = "some/prefix"
 
 def start_fsspec_threads() -> None:
     """Start the threads that fsspec keeps for the whole process, before a test can be blamed for them."""
+    threads = 4
+    all_are_there = threading.Barrier(threads)
 
     async def fill_the_pool() -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(None, time.sleep, 0.05) for _ in range((os.cpu_count() or 1) + 4)))
+        loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(threads))
+        await asyncio.gather(*(loop.run_in_executor(None, all_are_there.wait) for _ in range(threads)))
 
     fsspec.asyn.sync(fsspec.asyn.get_loop(), fill_the_pool)
 

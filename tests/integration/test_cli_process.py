@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.history import History
+from tests.ranks import free_port
 
 DET = [sys.executable, "-m", "determined.cli"]
 
@@ -34,7 +34,7 @@ def start(*words: object, **options: Any) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     return process.returncode, out, err
 
 
@@ -42,7 +42,7 @@ def test_a_reader_may_leave_early(history: History) -> None:
     """`det t logs | head -1` prints one line, nothing on stderr, and does not fail."""
     run = history.run("one", lines=[f"a line that is long enough to fill a pipe {i}" for i in range(5000)])
     command = f"set -o pipefail; {' '.join(DET)} t logs {run.trial_id} | head -1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
 
@@ -124,7 +124,7 @@ def test_the_machine_is_asked_for_a_terminals_width(history: History) -> None:
             break
         shown += part
     os.close(ours)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=240) == 0
     assert process.stderr is not None
     process.stderr.close()
     text = shown.decode()
@@ -133,8 +133,15 @@ def test_the_machine_is_asked_for_a_terminals_width(history: History) -> None:
     assert max(len(line) for line in plain.splitlines()[:4]) <= 60
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    """One that nobody else is given meanwhile."""
+    with free_port() as held:
+        yield held
+
+
 @pytest.mark.slow
-def test_tensorboard_shows_the_runs_that_are_named(history: History, tmp_path: Path) -> None:
+def test_tensorboard_shows_the_runs_that_are_named(history: History, tmp_path: Path, port: int) -> None:
     """6.3: TensorBoard runs on the trials' event files until Ctrl-C, and leaves nothing behind."""
     from determined.core._event_file import EventFile
 
@@ -144,19 +151,16 @@ def test_tensorboard_shows_the_runs_that_are_named(history: History, tmp_path: P
     written.add_scalar("Determined/loss", 0.5, 1)
     written.flush()
     run = history.run("one", tensorboard=str(files))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     process = start("tensorboard", run.experiment_id, "--port", port, "--no-browser", env=environment)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         shown: list[str] = []
         while not shown and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.3)
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/data/runs", timeout=5) as answer:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/data/runs", timeout=60) as answer:
                     shown = json.load(answer)
             except OSError:
                 continue
