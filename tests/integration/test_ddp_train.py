@@ -16,7 +16,7 @@ from determined import core, pytorch
 from determined.pytorch import Batch, DataLoader, Epoch, Reducer
 from tests.ddp_trials import FEATURES, Regression, digest, elsewhere, regress, values
 from tests.forks import Nursery
-from tests.ranks import run_processes
+from tests.ranks import free_port, run_processes
 from tests.trials import OneWeight, OneWeightTrial, managed, train
 
 
@@ -384,7 +384,7 @@ def train_with(distributed: Any = None) -> list[Any]:
         return [context.distributed.size, trial.weight, type(trial.model).__name__]
 
 
-def ways_to_start(port: int) -> dict[str, Any]:
+def ways_to_start(port: int, another_port: int) -> dict[str, Any]:
     elsewhere()
     rank = int(os.environ["RANK"])
     place = {"rank": rank, "size": 2, "local_rank": rank, "local_size": 2, "cross_rank": 0, "cross_size": 1}
@@ -406,7 +406,7 @@ def ways_to_start(port: int) -> dict[str, Any]:
     with variables(**unset):
         said["own group, no launcher"] = result_of(train_with)
         swapped = {**place, "rank": 1 - rank, "local_rank": 1 - rank}
-        said["other ranks"] = result_of(lambda: train_with(core.DistributedContext(**swapped, pub_port=port + 1)))
+        said["other ranks"] = result_of(lambda: train_with(core.DistributedContext(**swapped, pub_port=another_port)))
     torch.distributed.destroy_process_group()
     return said
 
@@ -416,12 +416,13 @@ def _with(work: Callable[[], Any], **changed: str) -> Any:
         return work()
 
 
-def test_ways_to_start(nursery: Nursery, free_tcp_port: int) -> None:
+def test_ways_to_start(nursery: Nursery) -> None:
     """W2, decision 3: with or without `distributed=`, with a process group of the script's own: one model, two ranks.
 
     What is half said is refused with one sentence.
     """
-    ranks = nursery.run(2, ways_to_start, [free_tcp_port])
+    with free_port() as port, free_port() as another_port:
+        ranks = nursery.run(2, ways_to_start, [port, another_port])
     ways = ["bare", "again", "given", "no launcher", "flags off", "own group"]
     for said in ranks:
         for way in ways:  # mean of 1, 2 and 3, 4; then of 5, 6 and 7, 8
@@ -435,16 +436,6 @@ def test_ways_to_start(nursery: Nursery, free_tcp_port: int) -> None:
         assert "RANK and WORLD_SIZE are not set" in said["own group, no launcher"][1]
         assert said["other ranks"][0] == "RuntimeError"
         assert "Leave init_process_group() out" in said["other ranks"][1]
-
-
-@pytest.fixture
-def free_tcp_port() -> int:
-    """One of which the next is free too, most likely."""
-    import socket
-
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def alone_of_two() -> Any:

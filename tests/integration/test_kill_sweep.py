@@ -27,6 +27,7 @@ import json, os, sys, time
 from determined import core
 from determined.core import _metrics
 
+_metrics.LAST_CHANCE_SECONDS = 200.0
 _metrics.LINGER_SECONDS = 0.02  # or most would be killed before they have written anything to the store
 with core.init(checkpoint_storage=sys.argv[1]) as context:
     history = context._history("latest", "Lane", True)

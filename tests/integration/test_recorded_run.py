@@ -255,9 +255,11 @@ def test_a_killed_run_is_settled_by_the_next(script: Path) -> None:
         assert process.stdout is not None
         while b"here" not in process.stdout.readline():
             pass
-        time.sleep(0.5)
+        while not (trials := records.table("trials")):
+            time.sleep(0.05)
         process.kill()
         process.stdout.read()
+    assert [row["state"] for row in trials] == ["RUNNING"]
     assert [row["state"] for row in records.table("trials")] == ["RUNNING"]
     with core.init():
         pass
@@ -318,7 +320,7 @@ def output_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str]]:
             seen = b""
             while chunk := _read(near):
                 seen += chunk
-            assert process.wait(60) == 0, seen
+            assert process.wait(240) == 0, seen
         return seen.decode().replace("\r\n", "\n")
 
     yield look
@@ -355,7 +357,7 @@ def test_debugging_works(tmp_path: Path) -> None:
         input="n\nn\np value\nc\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         cwd=tmp_path,
         check=False,
     )
@@ -369,6 +371,9 @@ def test_debugging_works(tmp_path: Path) -> None:
 REPORTS = """
 import sys, time
 from determined import core
+from determined.core import _metrics
+from determined.store import database
+database.BUSY_SECONDS = _metrics.LAST_CHANCE_SECONDS = 200.0  # whatever the machine has to do besides
 with core.init() as context:
     for step in range(200):
         context.train.report_training_metrics(step, {"loss": step * 0.5, "who": int(sys.argv[1])})
@@ -387,9 +392,9 @@ def test_many_processes_write_at_once(home: Path) -> None:
         for number in range(6)
     ]
     for process in processes:
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=280)
         assert process.returncode == 0, err
-        assert err == "", "nothing had to wait long enough to be worth a word"
+        assert err == "", "nobody is turned away"
     assert [row["state"] for row in records.table("experiments")] == ["COMPLETED"] * 6
     by_trial: dict[int, list[int]] = {}
     for row in records.table("metrics"):

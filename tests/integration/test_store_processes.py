@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from determined.store import migrations, schema
+from determined.store import database, migrations, schema
 from determined.store.database import Store, open_store
 from determined.store.messages import now
 
@@ -44,6 +44,7 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             code = 1
+            database.BUSY_SECONDS = 200.0  # whatever the machine has to do besides
             with contextlib.suppress(BaseException):
                 work()
                 code = 0
