@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ def bucket() -> Iterator[str]:
 def kept(bucket: str) -> list[str]:
     """What lies below the run's directory in the bucket; event files by the first part of their names only."""
     paths = fsspec.filesystem("memory").find(f"{bucket.removeprefix('memory:/')}/tensorboard")
-    return sorted(path.split("/tensorboard/")[1].split("/", 1)[1].split(".17")[0] for path in paths)
+    names = [path.split("/tensorboard/")[1].split("/", 1)[1] for path in paths]
+    return sorted(re.sub(r"\.tfevents\..*", ".tfevents", name) for name in names)
 
 
 def test_auto_mode_brings_event_files_to_the_bucket(bucket: str) -> None:
