@@ -383,9 +383,10 @@ class StorageContract:
         assert backdoor.names() == []
         draft.discard()
 
-    def test_probe(self, storage: Storage, backdoor: Backdoor) -> None:
+    @pytest.mark.parametrize("publishes", [True, False])
+    def test_probe(self, storage: Storage, backdoor: Backdoor, publishes: bool) -> None:
         """A probe of a working storage leaves nothing behind."""
-        storage.probe()
+        storage.probe(publishes=publishes)
         assert backdoor.names() == []
 
     def test_random_state(self, storage: Storage, source: Path, target: Path) -> None:

@@ -59,7 +59,7 @@ def open_storage(
     if isinstance(spec, str):
         return from_string(spec)
     if isinstance(spec, os.PathLike):
-        return DirectoryStorage(Path(spec).absolute())
+        return _directory(spec)
     if isinstance(spec, Mapping):
         return from_config(spec, allow_shared_fs=allow_shared_fs, container_root=container_root)
     raise UnknownStorageType(
@@ -88,7 +88,7 @@ def from_string(text: str) -> Storage:
             )
         if not url.path or (url.scheme and not url.path.startswith("/")):
             raise StorageConfigError(f"checkpoint_storage {text!r} has no absolute path. Write 'file:///path'.")
-        return DirectoryStorage(Path(url.path).absolute())
+        return _directory(url.path)
     if url.scheme not in SCHEMES:
         raise StorageConfigError(
             f"checkpoint_storage {text!r} has the unknown scheme {url.scheme!r}. "
@@ -111,8 +111,15 @@ def from_config(
     if kind == "shared_fs":
         return DirectoryStorage(_shared_fs_root(values, container_root))
     if kind == "directory":
-        return DirectoryStorage(Path(values["container_path"]).absolute())
+        return _directory(values["container_path"])
     return _bucket(kind, values)
+
+
+def _directory(path: str | os.PathLike[str]) -> Storage:
+    try:
+        return DirectoryStorage(Path(path).expanduser().absolute())
+    except RuntimeError as e:
+        raise StorageConfigError(f"checkpoint_storage {os.fspath(path)!r} names nobody's home directory: {e}") from e
 
 
 def _kind(config: Mapping[str, Any]) -> str:

@@ -223,15 +223,23 @@ class Storage(ABC):
                 problems.append(f"{path} {problem}.")
         return problems
 
-    def probe(self) -> None:
-        """Write, read back and delete a small checkpoint, so that a storage that does not work is known at once."""
+    def probe(self, *, publishes: bool = True) -> None:
+        """Write, read back and delete a small checkpoint, so that a storage that does not work is known at once.
+
+        Args:
+            publishes: With False it is only written and taken away again, where nobody sees it.
+        """
         storage_id, data = str(uuid.uuid4()), b"{}"
         try:
             draft = self.draft(storage_id)
             try:
-                draft.publish(draft.put_bytes("metadata.json", data))
+                entries = draft.put_bytes("metadata.json", data)
+                if publishes:
+                    draft.publish(entries)
             finally:
                 draft.discard()
+            if not publishes:
+                return
             try:
                 if self.read_bytes(storage_id, "metadata.json") != data:
                     raise CheckpointDamaged("what was read is not what was written")

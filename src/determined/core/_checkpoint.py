@@ -220,6 +220,10 @@ class CheckpointContext:
             raise errors.CheckpointDamaged(f"Checkpoint {storage_id}: {METADATA} is not JSON ({broken}).") from broken
         return dict(metadata)
 
+    def _check_storage(self) -> None:
+        """Raise on every rank if checkpoints cannot be written to where they go. Collective."""
+        self._distributed.run_on_chief(lambda: self._storage.probe(publishes=False))
+
     def _check_chief(self, call: str) -> None:
         if self._distributed.rank != 0:
             raise RuntimeError(

@@ -21,7 +21,7 @@ logger = logging.getLogger("determined.pytorch")
 
 EVENTS_SECONDS = 1.0
 
-LEAVING_SECONDS = 60.0
+LEAVING_SECONDS = 25.0
 """How long a rank that leaves in the middle waits for the others to do the same."""
 
 

@@ -97,6 +97,7 @@ class Trainer:
             ValueError: An argument has a value that cannot be; `max_length` is missing.
             TypeError: A period is no `Batch` or `Epoch`.
             InvalidExperimentException: The trial wrapped no model or no optimizer, or evaluates in no way or in two.
+            StorageError: Checkpoints cannot be written to where they go.
         """
         trial, context = self._trial, self._context
         if not isinstance(trial, PyTorchTrial):
@@ -123,6 +124,7 @@ class Trainer:
         policy = _policy.choose(checkpoint_policy, searcher, context.core_context.train.get_experiment_best_validation)
         if latest_checkpoint is None and info is not None:
             latest_checkpoint = info.latest_checkpoint
+        context.core_context.checkpoint._check_storage()  # rather than learn it when there is something to lose
         source = self._source(latest_checkpoint, bool(searcher.get("smaller_is_better", True)))
         self._run(
             plan,

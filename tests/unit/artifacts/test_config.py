@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,19 @@ def test_paths_and_file_urls(spec: str | Path) -> None:
     storage = open_storage(spec)
     assert storage.is_direct
     assert storage.url == "/tmp/abc"
+
+
+@pytest.mark.parametrize("spec", ["~/here", Path("~/here"), {"type": "directory", "container_path": "~/here"}], ids=str)
+def test_a_tilde_is_the_home_directory(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody means a directory called `~`."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert open_storage(spec).url == str(tmp_path / "here")
+
+
+def test_a_home_directory_of_nobody() -> None:
+    """A user that does not exist has no home directory."""
+    with pytest.raises(errors.StorageConfigError, match="~nobody-of-this-name/here"):
+        open_storage("~nobody-of-this-name/here")
 
 
 def test_relative_paths_are_resolved_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

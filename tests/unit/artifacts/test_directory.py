@@ -341,11 +341,12 @@ def test_pipes_are_refused(storage: Storage, tmp_path: Path) -> None:
         storage.draft("x").put(tmp_path, ["pipe"])
 
 
-def test_unwritable_root(tmp_path: Path, source: Path) -> None:
+@pytest.mark.parametrize("publishes", [True, False])
+def test_unwritable_root(source: Path, publishes: bool) -> None:
     """A probe of a root that cannot be made names the place and the cause."""
     storage = open_storage(source / "root.txt")
     with pytest.raises(errors.StorageConfigError, match=r"DirectoryStorage\(.*root\.txt\) does not work: .*Error"):
-        storage.probe()
+        storage.probe(publishes=publishes)
 
 
 def test_records_are_as_open_as_the_root(storage: Storage, source: Path, root: Path) -> None:

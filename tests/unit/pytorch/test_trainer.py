@@ -51,6 +51,15 @@ class TestChecks:
         with pytest.raises(TypeError, match="expected a whole number"):
             Batch(value)
 
+    def test_checkpoints_have_somewhere_to_go(self, tmp_path: Path) -> None:
+        """Issue 4: a storage that cannot be written to is said before the first batch, not after an hour."""
+        run = Run([])
+        (tmp_path / "file").touch()
+        storage = {"type": "directory", "container_path": str(tmp_path / "file" / "checkpoints")}
+        with pytest.raises(errors.StorageConfigError, match=r"file/checkpoints.* does not work"):
+            train(run=run, hooks={}, init={"exp_conf": {"checkpoint_storage": storage}})
+        assert run.log == []
+
     def test_units_are_values(self) -> None:
         """W22: equal, hashable, readable."""
         assert (Batch(3), repr(Epoch([1, 2])), len({Batch(3), Batch(3)})) == (Batch(3), "Epoch([1, 2])", 1)
