@@ -41,10 +41,6 @@ from determined.store.messages import Report
 logger = logging.getLogger("determined.core")
 
 
-HISTORY_SECONDS = 10.0
-"""How long a question about earlier checkpoints waits for the store to learn of the newest."""
-
-
 class Context:
     """The services that a training process talks to. `core.init()` builds one; use it in a `with` statement.
 
@@ -155,7 +151,7 @@ class Context:
 
     def _history(self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool) -> History | None:
         """What the store knows about checkpoints of this script, from this run too; None if there is no telling."""
-        if not self._shipper.flush(HISTORY_SECONDS):  # it would name an older one than this run has saved
+        if not self._shipper.catch_up():  # it would name an older one than this run has saved
             return None
         return self._link.find_checkpoint(which, trial_class, smaller_is_better)
 

@@ -159,6 +159,7 @@ class TrainContext:
 
     def best_before(self, storage_id: str) -> float | None:
         """The best value of the searcher metric when a checkpoint was saved; None if there is no telling."""
+        self._shipper.catch_up()
         return self._link.best_before(storage_id)
 
     def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any] | None:

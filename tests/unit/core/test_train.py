@@ -92,6 +92,15 @@ def test_best_validation_starts_unknown_and_follows_the_searcher_metric() -> Non
     case.finish()
 
 
+def test_the_best_is_asked_for_when_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 6: what was best before a checkpoint counts this run's own validations, however late the store hears."""
+    case = Reporting()
+    monkeypatch.setattr(case.link, "best_before", lambda _: float(len(case.link.reports)))
+    case.train.report_validation_metrics(1, {"loss": 0.5})
+    assert case.train.best_before("some checkpoint") == 1.0
+    case.finish()
+
+
 def test_upload_is_for_manual_mode(tmp_path: Path) -> None:
     """C-52: upload_tensorboard_files() in AUTO mode is a RuntimeError that names MANUAL."""
     files = EventFiles(tmp_path, TensorboardMode.AUTO)
