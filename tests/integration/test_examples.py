@@ -149,6 +149,16 @@ def test_the_demo_proves_the_resume(home: Path) -> None:
     assert "load_trial_from_checkpoint_path" in out
 
 
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/experiment.yaml")), ids=lambda path: path.parent.name)
+def test_an_experiment_file_is_valid_and_can_be_previewed(path: Path, home: Path) -> None:
+    """Style 12: what an example searches over is right, has no warning, and is counted; its script is there."""
+    assert run(home, "-m", "determined.cli", "experiment", "validate", str(path)).count("\n") == 1
+    assert "train for" in run(home, "-m", "determined.cli", "preview-search", str(path))
+    script = re.search(r"^entrypoint: python3 (\S+)$", path.read_text(), re.MULTILINE)
+    assert script
+    assert (path.parent / script[1]).is_file()
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/README.md")), ids=lambda path: path.parent.name)
 def test_a_readme_fits_a_glance_and_names_commands_that_are_there(path: Path) -> None:
     """Ten lines or so, and each command in it runs a script that exists."""
