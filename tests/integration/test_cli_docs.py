@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from determined.cli import tensorboard
 from determined.cli.main import main
+from determined.cli.tensorboard import server
 from tests.history import History
+from tests.tensorboards import in_place_of_tensorboard, reaped
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/guides/runs.md"]
@@ -51,15 +52,18 @@ def test_every_command_that_is_shown_works(
 ) -> None:
     """A new user can type what the page says, in the order it says it, and every command ends well."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tensorboard, "serve", lambda command, address, open_browser: None)
+    monkeypatch.setattr(server, "serve", lambda directory, host, port, open_browser: None)
+    monkeypatch.setattr(server, "command", in_place_of_tensorboard)
+    monkeypatch.setattr("webbrowser.open", lambda address: True)
     listed = CliRunner().invoke(main, ["--store", str(place), "c", "ls", "2", "--csv"]).stdout
     uuid = re.findall(r"[0-9a-f]{8}-[0-9a-f]{4}", listed)[0]
     shown = commands(page)
     assert len(shown) > 3
-    for line in shown:
-        words = shlex.split(line.replace("5367", uuid))[1:]
-        result = CliRunner().invoke(main, words, env={"DET_STORE": str(place)}, input="y\n")
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+    with reaped():
+        for line in shown:
+            words = shlex.split(line.replace("5367", uuid))[1:]
+            result = CliRunner().invoke(main, words, env={"DET_STORE": str(place)}, input="y\n")
+            assert result.exit_code == 0, f"{line}\n{result.output}"
 
 
 def test_the_readme_answers_the_four_questions(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ ROOMS: dict[str, set[str]] = {
     "experiment": {"store", "artifacts", "_import_path"},
     "server": {"experiment", "store", "artifacts"},
     "client": {"store", "artifacts", "experiment"},
-    "cli": {"client", "server", "experiment"},
+    "cli": {"client", "server", "experiment", "store.processes"},
     "experimental": {"core", "pytorch", "_info", "client"},
     "keras": set(),
     "searcher": {"experiment"},

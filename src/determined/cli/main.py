@@ -24,7 +24,7 @@ NOUNS = {
     "checkpoint": Late("determined.cli.checkpoint:checkpoint", "Saved weights: list, download, verify.", ("c",)),
     "compare": Late("determined.cli.compare:compare", "What differs between runs, and which was best."),
     "model": Late("determined.cli.model:model", "The model registry: names for checkpoints.", ("m",)),
-    "tensorboard": Late("determined.cli.tensorboard:tensorboard", "Start TensorBoard on runs.", ("tb",)),
+    "tensorboard": Late("determined.cli.tensorboard.command:tensorboard", "TensorBoard on runs.", ("tb",)),
     "workspace": Late("determined.cli.workspace:workspace", "Rooms for projects.", ("w",)),
     "project": Late("determined.cli.project:project", "Folders for experiments.", ("p",)),
     "preview-search": Late("determined.cli.preview:preview_search", "What a search would train, without training."),

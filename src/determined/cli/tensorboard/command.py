@@ -1,0 +1,153 @@
+"""What is typed after `det tensorboard`: start, list, open, logs, kill."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli import options, terminal
+from determined.cli.groups import Group
+from determined.cli.options import Ids
+from determined.cli.render import Column, Table
+from determined.cli.tensorboard import detached, event_files, server
+from determined.errors import MissingPackage, Refused
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COLUMNS = [Column("ID"), Column("Address", is_whole=True), Column("Experiments"), Column("Trials"),
+           Column("Started", rank=1), Column("PID", rank=2)]  # fmt: skip
+
+
+class StartsUnlessTold(Group):
+    """`det tensorboard 1 2` and `det tensorboard -t 3` mean `start`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the word in where it was left out."""
+        if args and args[0] not in ("-h", "--help") and (args[0][:1] == "-" or args[0][:1].isdecimal()):
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, and what may be started."""
+        verbs = super().shell_complete(ctx, incomplete)
+        return verbs + options.experiment_ids(ctx, click.Argument(["ids"]), incomplete)
+
+
+class Start(click.Command):
+    """A command whose -t takes several ids in a row: `-t 1 2 3` are three trials."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Write -t in front of each of them."""
+        spelled: list[str] = []
+        is_trial = False
+        for word in args:
+            if is_trial and word[:1].isdecimal() and spelled[-1] not in ("-t", "--trial"):
+                spelled.append("-t")
+            is_trial = word in ("-t", "--trial") or (is_trial and not word.startswith("-"))
+            spelled.append(word)
+        return super().parse_args(ctx, spelled)
+
+
+@click.group(cls=StartsUnlessTold, default="start")
+def tensorboard() -> None:
+    """TensorBoard on the event files of runs.
+
+    `det tensorboard 1 2` is short for `det tensorboard start 1 2`.
+    """
+
+
+@tensorboard.verb("start", cls=Start)
+@click.argument("ids", metavar="[ID]...", type=Ids(), nargs=-1, shell_complete=options.experiment_ids)
+@click.option(
+    "-t", "--trial", "trials", type=Ids(), multiple=True, metavar="ID...", help="Trials, rather than experiments.",
+    shell_complete=options.trial_ids,
+)  # fmt: skip
+@click.option("--port", type=click.IntRange(1, 65535), help=f"Default: the first free one from {server.FIRST_PORT}.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 lets other machines look.")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@click.option("-d", "--detach", is_flag=True, help="Leave it running, and return as soon as it answers.")
+def start(
+    ids: tuple[list[int], ...], trials: tuple[list[int], ...], port: int | None, host: str, no_browser: bool,
+    detach: bool,
+) -> None:  # fmt: skip
+    """Start TensorBoard on experiments ID... or on trials (-t ID...). Ctrl-C ends it, unless it is detached (-d)."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise MissingPackage("TensorBoard is not installed. Type: pip install 'resolute[tensorboard]'")
+    experiments, named = [i for part in ids for i in part], [i for part in trials for i in part]
+    chosen = event_files.find_trials(experiments, named)
+    if not detach:
+        with tempfile.TemporaryDirectory(prefix="det-tensorboard-") as name:
+            event_files.link(chosen, Path(name))
+            server.serve(Path(name), host, port or server.free_port(host), open_browser=not no_browser)
+        return
+    number, record = detached.start(chosen, host, port, experiments=experiments, named=named)
+    terminal.write(f"{record.address}\n")
+    terminal.say(f"TensorBoard {number} runs on its own. End it with: det tensorboard kill {number}")
+    if not no_browser and terminal.is_terminal():
+        _browse(record.address)
+
+
+@tensorboard.verb("list", "ls")
+@options.forms
+def list_detached(form: str) -> None:
+    """List those that were started with -d. What is left of ended ones is cleared away."""
+    rows = []
+    for number, record in detached.found().items():
+        if record.is_alive:
+            began = datetime.datetime.fromisoformat(record.started)
+            rows.append([number, record.address or None, record.experiments, record.trials, began, record.pid])
+        else:
+            detached.end(number, record)
+            terminal.say(f"TensorBoard {number} had ended, and is cleared away.")
+    Table(COLUMNS, rows).show(form)
+
+
+@tensorboard.verb("open")
+@click.argument("number", metavar="ID", type=int)
+def open_detached(number: int) -> None:
+    """Show one in the browser; prints its address."""
+    record = detached.get(number)
+    if not record.is_alive:
+        raise Refused(f"TensorBoard {number} has ended. See what it said: det tensorboard logs {number}")
+    if not record.address:
+        raise Refused(f"TensorBoard {number} is just starting. Try again in a moment.")
+    terminal.write(f"{record.address}\n")
+    _browse(record.address)
+
+
+@tensorboard.verb("logs")
+@click.argument("number", metavar="ID", type=int)
+def logs(number: int) -> None:
+    """Print what one has printed."""
+    detached.get(number)
+    for line in detached.log_lines(number):
+        terminal.write(line)
+
+
+@tensorboard.verb("kill")
+@click.argument("numbers", metavar="[ID[,ID]...]", type=Ids(), nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All that there are.")
+def kill(numbers: tuple[list[int], ...], everything: bool) -> None:
+    """End some of them, and remove what is kept of them. The runs' event files stay."""
+    if everything == bool(numbers):
+        raise click.UsageError("Name them, or give --all; not both.", click.get_current_context())
+    named = [number for part in numbers for number in part]
+    chosen = detached.found() if everything else {number: detached.get(number) for number in named}
+    for number, record in chosen.items():
+        was_alive = detached.end(number, record)
+        terminal.say(f"TensorBoard {number} {'is ended' if was_alive else 'had ended already'}.")
+    if not chosen:
+        terminal.say("No TensorBoard was started with -d.")
+
+
+def _browse(address: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(address):
+        terminal.say("There is no browser here. Open the address where there is one.")

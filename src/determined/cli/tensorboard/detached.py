@@ -1,0 +1,249 @@
+"""TensorBoards that go on without a terminal: `<data directory>/tensorboards/<number>` holds a record, links and a log.
+
+The record says which process it is, so that a number the system has given to another process is never mistaken for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from determined._home import data_directory, make_data_directory
+from determined.cli import terminal
+from determined.cli.tensorboard import event_files, server
+from determined.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    import psutil
+
+    from determined.client import Trial
+
+RECORD, LOG, LINKS = "tensorboard.json", "log.txt", "events"
+PATIENCE_SECONDS = 5.0  # for one that was asked to end
+LAST_LINES = 20
+MOST_PORTS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Detached:
+    """One TensorBoard that was started with -d.
+
+    Args:
+        pid: Its process; until that has started, the one that starts it.
+        process_started: When that process began, in seconds since the epoch.
+        node: The machine it runs on.
+        address: What to type into a browser.
+        experiments: Those that were named.
+        trials: Those that were named.
+        started: When it was asked for, ISO 8601.
+    """
+
+    pid: int
+    process_started: float | None
+    node: str
+    address: str
+    experiments: list[int]
+    trials: list[int]
+    started: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs. One on another machine is believed to."""
+        from determined.store import processes
+
+        return self.node != processes.this_node() or processes.is_alive(self.pid, self.process_started)
+
+    def of_process(self, pid: int, address: str) -> Detached:
+        """The same, now that another process stands for it."""
+        from determined.store import processes
+
+        return dataclasses.replace(self, pid=pid, process_started=processes.started(pid), address=address)
+
+    def write(self, directory: Path) -> None:
+        """Replace the record whole: who reads it sees the old one or the new one."""
+        fresh = directory / f"{RECORD}.new"
+        fresh.write_text(json.dumps(dataclasses.asdict(self), indent=2), encoding="utf-8")
+        fresh.replace(directory / RECORD)
+
+
+def place(number: int) -> Path:
+    """The directory of one."""
+    return data_directory() / "tensorboards" / str(number)
+
+
+def found() -> dict[int, Detached]:
+    """All that have a record, by number, whether they still run or not."""
+    try:
+        names = [entry.name for entry in (data_directory() / "tensorboards").iterdir()]
+    except FileNotFoundError:
+        return {}
+    records = {number: _read(number) for number in sorted(int(name) for name in names if name.isdecimal())}
+    return {number: record for number, record in records.items() if record is not None}
+
+
+def get(number: int) -> Detached:
+    """The one with this number.
+
+    Raises:
+        NotFound: There is none.
+    """
+    record = _read(number)
+    if record is None:
+        raise NotFound(f"There is no TensorBoard {number}. See which there are: det tensorboard list")
+    return record
+
+
+def _read(number: int) -> Detached | None:
+    try:
+        return Detached(**json.loads((place(number) / RECORD).read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):  # removed meanwhile, or nothing that we wrote
+        return None
+
+
+def start(
+    trials: Sequence[Trial], host: str, port: int | None, *, experiments: Sequence[int], named: Sequence[int]
+) -> tuple[int, Detached]:
+    """Start one that outlives this process, and wait until it answers.
+
+    Args:
+        trials: What it shows.
+        host: Where it listens.
+        port: None is the first free one.
+        experiments: Those that were named, for the record.
+        named: The trials that were named, for the record.
+    """
+    with _claimed(experiments, named) as (number, record):
+        (place(number) / LINKS).mkdir()
+        event_files.link(trials, place(number) / LINKS)
+        for _ in range(MOST_PORTS):
+            chosen = port or server.free_port(host)
+            if started := _launch(number, record, host, chosen):
+                return number, started
+            if port or server.free_port(host) == chosen:
+                break  # it was not for a port that somebody took meanwhile
+        terminal.say("".join(log_lines(number)[-LAST_LINES:]).rstrip())
+        raise click.ClickException(f"TensorBoard ended before it answered on port {chosen}; its last lines are above.")
+
+
+@contextlib.contextmanager
+def _claimed(experiments: Sequence[int], trials: Sequence[int]) -> Iterator[tuple[int, Detached]]:
+    """A number with a directory, this process's own until TensorBoard has started; removed if that fails."""
+    from determined.store import processes
+
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    record = Detached(0, None, processes.this_node(), "", list(experiments), list(trials), now)
+    record = record.of_process(os.getpid(), "")
+    home = make_data_directory() / "tensorboards"
+    home.mkdir(exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix=".", dir=home))
+    try:
+        record.write(directory)
+        directory = _numbered(directory)
+        yield int(directory.name), record
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _numbered(directory: Path) -> Path:
+    """Give it the next number, with its record in it: `list` never sees one that nobody stands for."""
+    number = max(found(), default=0) + 1
+    while True:
+        try:
+            return directory.rename(place(number))
+        except OSError:
+            if not place(number).exists():
+                raise
+            number += 1  # another one was quicker
+
+
+def _launch(number: int, record: Detached, host: str, port: int) -> Detached | None:
+    """Start the process and wait until it answers; None if it ends instead."""
+    directory = place(number)
+    command = server.command(directory / LINKS, host, port)
+    with (directory / LOG).open("wb") as log:
+        # A working directory of its own: a folder called `tensorboard` where the user stands is not the package.
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory, start_new_session=True
+        )
+    try:
+        record = record.of_process(process.pid, server.address(host, port))
+        record.write(directory)
+        if not server.wait_until_up(process, directory / LINKS, host, port):
+            return None
+    except BaseException:
+        _end_process(process.pid)
+        process.wait()
+        raise
+    process.returncode = 0  # it outlives us on purpose, so Popen has nothing to warn of
+    return record
+
+
+def end(number: int, record: Detached) -> bool:
+    """End one and remove what is kept of it; False if it had ended already.
+
+    Raises:
+        Refused: It is not ours to end.
+    """
+    import psutil
+
+    from determined.store import processes
+
+    if record.node != processes.this_node():
+        raise Refused(f"TensorBoard {number} runs on {record.node}, this is {processes.this_node()}. End it there.")
+    was_alive = record.is_alive
+    if was_alive:
+        try:
+            _end_process(record.pid)
+        except psutil.AccessDenied:
+            raise Refused(f"TensorBoard {number} is process {record.pid} of another user, who may end it.") from None
+    shutil.rmtree(place(number), ignore_errors=True)
+    return was_alive
+
+
+def _end_process(pid: int) -> None:
+    """Ask a process and those it has started to end; after a while, make them."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for stop in (psutil.Process.terminate, psutil.Process.kill):
+        for each in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                stop(each)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while any(map(_runs, family)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether it does; one that only waits for its parent to notice its end does not."""
+    import psutil
+
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def log_lines(number: int) -> list[str]:
+    """What one has printed so far."""
+    try:
+        return (place(number) / LOG).read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,92 @@
+"""TensorBoard as a process: the command, a port for it, whether it answers, and a run in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import click
+
+from determined.cli import terminal
+
+FIRST_PORT, PORTS = 6006, 50
+ANSWER_SECONDS = 10.0
+EVERYWHERE = {"0.0.0.0": "127.0.0.1"}  # one listens on all addresses, and asks at one
+
+
+def command(directory: Path, host: str, port: int) -> list[str]:
+    """What starts TensorBoard on a directory."""
+    place = ["--host", host, "--port", str(port)]
+    return [sys.executable, "-m", "tensorboard.main", "--logdir", str(directory), *place]
+
+
+def address(host: str, port: int) -> str:
+    """What to type into a browser."""
+    return f"http://{host}:{port}/"
+
+
+def serve(directory: Path, host: str, port: int, *, open_browser: bool) -> None:
+    """Run TensorBoard until it ends or Ctrl-C is pressed."""
+    process = subprocess.Popen(command(directory, host, port))
+    if open_browser and terminal.is_terminal():
+        threading.Thread(target=_open_when_up, args=(process, directory, host, port), daemon=True).start()
+    try:
+        status = process.wait()
+    except KeyboardInterrupt:  # the way to end it
+        status = 0
+        terminal.say("")
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if status:
+        raise click.ClickException(f"TensorBoard ended with status {status}.")
+
+
+def _open_when_up(process: subprocess.Popen[bytes], directory: Path, host: str, port: int) -> None:
+    import webbrowser
+
+    if wait_until_up(process, directory, host, port):
+        webbrowser.open(address(host, port))
+
+
+def wait_until_up(process: subprocess.Popen[bytes], directory: Path, host: str, port: int) -> bool:
+    """Whether it came to answer, rather than to its end."""
+    while process.poll() is None:
+        if answers(directory, host, port):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def answers(directory: Path, host: str, port: int) -> bool:
+    """Whether the TensorBoard of this directory is behind a port, and not somebody else's."""
+    connection = http.client.HTTPConnection(EVERYWHERE.get(host, host), port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/data/environment")
+        found = json.loads(connection.getresponse().read())
+        return isinstance(found, dict) and found.get("data_location") == str(directory)
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def free_port(host: str) -> int:
+    """The first port from 6006 that nobody listens on."""
+    for port in range(FIRST_PORT, FIRST_PORT + PORTS):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            return port
+    raise click.ClickException(f"Ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1} are all in use. Name one with --port.")
