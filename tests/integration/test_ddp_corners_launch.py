@@ -1,4 +1,4 @@
-"""Whole runs as a user starts them, two at once: one is told to stop and goes on later, the other never stops."""
+"""Whole runs as a user starts them, two at once: they are told to stop and go on later, and a third never stops."""
 
 from __future__ import annotations
 
@@ -176,48 +176,34 @@ def stop_and_check(stopping: Launch) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-def test_a_trial_class(launch: Any, tmp_path: Path) -> None:
+def test_a_trial_class_and_torchrun(launch: Any, tmp_path: Path) -> None:
     """D.2, 12.2: `--trial module:Class` trains as its config says, stops for SIGTERM with 0, and goes on exactly.
 
-    The run beside it, on the same machine at the same time, is not disturbed. A task without slots runs one process.
+    Decision 3: so does `torchrun --nproc_per_node 2 train.py`, but for its exit code: torchrun itself says that it was
+    stopped by a signal, whatever its workers said. Two at once, on the same machine, do not disturb each other, and
+    both end with the weights of a run that nobody stopped.
     """
-    command = ["determined.launch.torch_distributed", "--trial", "model_def:Trial"]
-    stopping = launch(command, "stopping", TEST_STOPS="1", **told(tmp_path / "stopping-info", 2))
-    straight = launch(command, "straight", **told(tmp_path / "straight-info", 2))
-    code, batch = stop_and_check(stopping)
-    assert code == 0, stopping.output
+    ours = ["determined.launch.torch_distributed", "--trial", "model_def:Trial"]
+    torchrun = ["torch.distributed.run", "--nproc_per_node", "2", "train.py"]
+    of_ours = launch(ours, "ours", TEST_STOPS="1", **told(tmp_path / "info", 2))
+    of_torchrun = launch(torchrun, "torchrun", TEST_STOPS="1")
+    code, batch = stop_and_check(of_ours)
+    assert code == 0, of_ours.output
+    code, other_batch = stop_and_check(of_torchrun)
+    assert code != 0, of_torchrun.output  # 1, or -6: torchrun sometimes aborts on its own way out
+    assert "SignalException" in of_torchrun.output
+
+    straight = launch(torchrun, "straight")
+    resumed = launch(ours, "ours", **told(tmp_path / "info", 2, of_ours.checkpoints()[batch], batch))
     assert straight.ended() == 0, straight.output
     assert straight.batches() == {rank: list(range(LENGTH)) for rank in (0, 1)}
-
-    again = told(tmp_path / "stopping-info", 2, stopping.checkpoints()[batch], batch)
-    resumed, without_slots = (
-        launch(command, "stopping", **again),
-        launch(command, "without", **told(tmp_path / "without-info", 0)),
-    )
-    assert resumed.ended() == 0, resumed.output
-    assert resumed.batches() == {rank: list(range(batch, LENGTH)) for rank in (0, 1)}
-    assert loaded(resumed.checkpoints()[LENGTH]) == loaded(straight.checkpoints()[LENGTH])
-    assert without_slots.ended() == 0, without_slots.output
-    assert without_slots.batches() == {0: list(range(LENGTH))}
+    also_resumed = launch(torchrun, "torchrun")
+    weights = loaded(straight.checkpoints()[LENGTH])
+    for again, begins in ((resumed, batch), (also_resumed, other_batch)):
+        assert again.ended() == 0, again.output
+        assert again.batches() == {rank: list(range(begins, LENGTH)) for rank in (0, 1)}
+        assert loaded(again.checkpoints()[LENGTH]) == weights
     assert resumed.output.count("entrypoint module:Class is deprecated") == 1  # one rank says so, not each
-
-
-@pytest.mark.slow
-def test_torchrun(launch: Any) -> None:
-    """Decision 3: `torchrun --nproc_per_node 2 train.py`, twice at once; SIGTERM to it loses nothing.
-
-    torchrun itself says that it was stopped by a signal, whatever its workers said: its exit code is not 0.
-    """
-    command = ["torch.distributed.run", "--nproc_per_node", "2", "train.py"]
-    stopping, straight = launch(command, "stopping", TEST_STOPS="1"), launch(command, "straight")
-    code, batch = stop_and_check(stopping)
-    assert code != 0, stopping.output  # 1, or -6: torchrun sometimes aborts on its own way out
-    assert "SignalException" in stopping.output
-    assert straight.ended() == 0, straight.output
-    resumed = launch(command, "stopping")
-    assert resumed.ended() == 0, resumed.output
-    assert resumed.batches() == {rank: list(range(batch, LENGTH)) for rank in (0, 1)}
-    assert loaded(resumed.checkpoints()[LENGTH]) == loaded(straight.checkpoints()[LENGTH])
 
 
 def test_a_trial_class_without_an_experiment(launch: Any) -> None:
