@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import nn
@@ -22,7 +22,7 @@ from determined.pytorch._gradients import Gradients
 from determined.pytorch._hparams import sample_hparams
 from determined.pytorch._lr_scheduler import LRScheduler, stepping
 from determined.pytorch._models import plain_model
-from determined.pytorch._reducer import _PyTorchReducerContext
+from determined.pytorch._reducer import Function, MetricReducer, Names, _PyTorchReducerContext, _SimpleReducer
 from determined.pytorch._to_device import mover
 from determined.pytorch._writer import EventWriter
 
@@ -32,6 +32,7 @@ Model = TypeVar("Model", bound=nn.Module)
 AnyOptimizer = TypeVar("AnyOptimizer")
 AnyScheduler = TypeVar("AnyScheduler")
 AnyScaler = TypeVar("AnyScaler")
+AnyReducer = TypeVar("AnyReducer", bound=MetricReducer)
 
 
 class FlagTypeError(errors.DeterminedError, TypeError, AssertionError):
@@ -102,7 +103,6 @@ class PyTorchTrialContext(TrialFacts):
         self.reducers = _PyTorchReducerContext(
             self.distributed.allgather, rank=self.distributed.rank, size=self.distributed.size, device=self.device
         )
-        self.wrap_reducer = self.reducers.wrap_reducer
         self.default_fp16_compression = False
         self.default_average_aggregated_gradients = True
         self.auto_to_device = True
@@ -438,6 +438,43 @@ class PyTorchTrialContext(TrialFacts):
 
     # Reducers.
 
+    @overload
+    def wrap_reducer(
+        self, reducer: type[AnyReducer], name: Names = ..., for_training: bool = ..., for_validation: bool = ...
+    ) -> AnyReducer: ...
+    @overload
+    def wrap_reducer(
+        self, reducer: AnyReducer, name: Names = ..., for_training: bool = ..., for_validation: bool = ...
+    ) -> AnyReducer: ...
+    @overload  # torchmetrics
+    def wrap_reducer(
+        self, reducer: Model, name: Names = ..., for_training: bool = ..., for_validation: bool = ...
+    ) -> Model: ...
+    @overload
+    def wrap_reducer(
+        self, reducer: Function, name: Names = ..., for_training: bool = ..., for_validation: bool = ...
+    ) -> _SimpleReducer: ...
+    def wrap_reducer(
+        self, reducer: Any, name: Names = None, for_training: bool = True, for_validation: bool = True
+    ) -> Any:
+        """Have a reducer evaluated at the end of every training window and validation.
+
+        Args:
+            reducer: A `MetricReducer`, its class, a `torchmetrics` metric or collection, or a function of all values.
+            name: What to call the result; None if the result is a dict of metrics; a dict to rename some of those.
+            for_training: Evaluate it for training windows.
+            for_validation: Evaluate it for validations.
+
+        Returns:
+            The reducer itself; for a class, a new instance; for a function, an object with `update(value)`.
+
+        Example::
+
+            self.scores = context.wrap_reducer(lambda values: sum(values) / len(values), name="score")
+            self.scores.update(0.5)
+        """
+        return self.reducers.wrap_reducer(reducer, name, for_training, for_validation)
+
     def reset_reducers(self) -> None:
         """A window or a validation begins. For the loop."""
         self.reducers.reset_reducers()
@@ -445,6 +482,10 @@ class PyTorchTrialContext(TrialFacts):
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
         """The reducers' metrics, the same on every rank. For the loop. Collective."""
         return self.reducers.reduce_metrics(for_training)
+
+    def run_cross_slot_reduction(self, for_training: bool, per_rank: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """The reducers' metrics, from what `per_slot_reduce` returned for each of them on each rank. For the loop."""
+        return self.reducers.run_cross_slot_reduction(for_training, per_rank)
 
     # Stopping, events, profiling.
 
@@ -522,7 +563,7 @@ class PyTorchExperimentalContext:
 
     def __init__(self, parent: PyTorchTrialContext) -> None:
         self._parent = parent
-        self.wrap_reducer = parent.reducers.wrap_reducer  # born here, and older trials still look here
+        self.wrap_reducer = parent.wrap_reducer  # born here, and older trials still look here
 
     def use_amp(self, dtype: torch.dtype | None = None) -> None:
         """Train in mixed precision: scaling, unscaling, autocast and `update()` all happen by themselves.

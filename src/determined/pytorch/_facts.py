@@ -14,7 +14,7 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class TrialFacts:
-    """The part of `PyTorchTrialContext` that answers questions. `continue_with_seed` alone, for the trainer, changes an answer.
+    """The part of `PyTorchTrialContext` that answers questions.
 
     Args:
         trial_info: What the process was told about its trial; None in a plain `python train.py`.

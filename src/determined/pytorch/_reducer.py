@@ -11,7 +11,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any
 
 import torch
 
@@ -21,8 +21,6 @@ from determined.pytorch._sums import rebuild, short, to_numpy
 
 logger = logging.getLogger("determined.pytorch")
 
-MR = TypeVar("MR", bound="MetricReducer")
-M = TypeVar("M", bound=torch.nn.Module)
 Names = str | Mapping[str, str] | None
 Function = Callable[[list[Any]], Any]
 _GAP = object()
@@ -214,41 +212,10 @@ class _PyTorchReducerContext:
         self._device = device
         self._wrapped: list[_Registration] = []
 
-    @overload
-    def wrap_reducer(
-        self, reducer: type[MR], name: Names = ..., for_training: bool = ..., for_validation: bool = ...
-    ) -> MR: ...
-    @overload
-    def wrap_reducer(
-        self, reducer: MR, name: Names = ..., for_training: bool = ..., for_validation: bool = ...
-    ) -> MR: ...
-    @overload  # torchmetrics
-    def wrap_reducer(
-        self, reducer: M, name: Names = ..., for_training: bool = ..., for_validation: bool = ...
-    ) -> M: ...
-    @overload
-    def wrap_reducer(
-        self, reducer: Function, name: Names = ..., for_training: bool = ..., for_validation: bool = ...
-    ) -> _SimpleReducer: ...
     def wrap_reducer(
         self, reducer: Any, name: Names = None, for_training: bool = True, for_validation: bool = True
     ) -> Any:
-        """Have a reducer evaluated at the end of every training window and validation.
-
-        Args:
-            reducer: A `MetricReducer`, its class, a `torchmetrics` metric or collection, or a function of all values.
-            name: What to call the result; None if the result is a dict of metrics; a dict to rename some of those.
-            for_training: Evaluate it for training windows.
-            for_validation: Evaluate it for validations.
-
-        Returns:
-            The reducer itself; for a class, a new instance; for a function, an object with `update(value)`.
-
-        Example::
-
-            self.scores = context.wrap_reducer(lambda values: sum(values) / len(values), name="score")
-            self.scores.update(0.5)
-        """
+        """See `PyTorchTrialContext.wrap_reducer`."""
         if not (name is None or isinstance(name, str) or _is_names(name)):
             raise ReducerTypeError(f"wrap_reducer() got name={name!r}. Use a str, None, or a dict from str to str.")
         if inspect.isclass(reducer) and (issubclass(reducer, MetricReducer) or _is_torchmetric_class(reducer)):
