@@ -96,13 +96,19 @@ class Trainer:
         Raises:
             ValueError: An argument has a value that cannot be; `max_length` is missing.
             TypeError: A period is no `Batch` or `Epoch`.
+            RuntimeError: The trial's context is closed, or was made for a loaded checkpoint.
             InvalidExperimentException: The trial wrapped no model or no optimizer, or evaluates in no way or in two.
-            StorageError: Checkpoints cannot be written to where they go.
+            StorageConfigError: Checkpoints cannot be written to where they go.
         """
         trial, context = self._trial, self._context
         if not isinstance(trial, PyTorchTrial):
             raise TypeError(
                 f"Trainer got a {type(trial).__name__}; expected an instance of your PyTorchTrial subclass."
+            )
+        if not context.core_context._is_open:
+            raise RuntimeError(
+                "fit() was called outside of `with pytorch.init() as context:`, where nothing is reported or saved. "
+                "Call it inside, with a trial built on that context."
             )
         info = context.core_context.info
         is_managed = info is not None and info.task_type == "TRIAL"

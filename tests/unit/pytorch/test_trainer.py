@@ -51,6 +51,14 @@ class TestChecks:
         with pytest.raises(TypeError, match="expected a whole number"):
             Batch(value)
 
+    @pytest.mark.parametrize("which", ["closed", "loaded"])
+    def test_a_context_is_open(self, which: str) -> None:
+        """Issue 4: a context that has ended, or that a checkpoint was loaded into, is refused with what to do."""
+        context = train(max_length=Batch(1)).context if which == "closed" else pytorch.CheckpointLoadContext(hparams={})
+        trial = OneWeightTrial(context, [])
+        with pytest.raises(RuntimeError, match=r"outside of `with pytorch.init\(\)"):
+            Trainer(trial, context).fit(max_length=Batch(2))
+
     def test_checkpoints_have_somewhere_to_go(self, tmp_path: Path) -> None:
         """Issue 4: a storage that cannot be written to is said before the first batch, not after an hour."""
         run = Run([])
