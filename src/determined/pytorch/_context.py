@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -16,12 +15,12 @@ from determined._info import TrialInfo
 from determined.core._context import _dummy_init
 from determined.core._event_upload import all_but_events, every_file
 from determined.core._tensorboard import rank_aware_path
-from determined.pytorch import _ddp, _precision
+from determined.pytorch import _ddp
 from determined.pytorch._facts import TrialFacts
 from determined.pytorch._gradients import Gradients
 from determined.pytorch._hparams import sample_hparams
 from determined.pytorch._lr_scheduler import LRScheduler, stepping
-from determined.pytorch._models import plain_model
+from determined.pytorch._precision import Precision
 from determined.pytorch._reducer import Function, MetricReducer, Names, _PyTorchReducerContext, _SimpleReducer
 from determined.pytorch._to_device import mover
 from determined.pytorch._writer import EventWriter
@@ -97,9 +96,9 @@ class PyTorchTrialContext(TrialFacts):
         self.models: list[nn.Module] = []
         self.optimizers: list[Any] = []
         self.lr_schedulers: list[LRScheduler] = []
-        self.scaler: Any = None
         self.profiler: torch.profiler.profile | None = None
         self.gradients = Gradients(self.position, aggregation_frequency, always_updates=not managed_training)
+        self.precision = Precision(self.gradients)
         self.reducers = _PyTorchReducerContext(
             self.distributed.allgather, rank=self.distributed.rank, size=self.distributed.size, device=self.device
         )
@@ -109,9 +108,6 @@ class PyTorchTrialContext(TrialFacts):
         self.checks_datasets = True
         self.experimental = PyTorchExperimentalContext(self)
 
-        self._amp_dtype: torch.dtype | None = None
-        self._uses_amp = False
-        self._uses_apex = False
         self._stop_requested = False
         self._logs_to_tensorboard = enable_tensorboard_logging
         self._writer = EventWriter(self.get_tensorboard_path)
@@ -160,7 +156,7 @@ class PyTorchTrialContext(TrialFacts):
             model: The model, compiled or not.
             ddp_kwargs: More arguments for DDP, for example `find_unused_parameters=True`; unused by one process.
         """
-        self._before_apex("wrap_model")
+        self.precision.check_before_apex("wrap_model")
         if not isinstance(model, nn.Module):
             raise errors.InvalidModelException(
                 f"wrap_model() got a {type(model).__name__}, expected a torch.nn.Module."
@@ -169,7 +165,7 @@ class PyTorchTrialContext(TrialFacts):
         wrapped: Any = model
         if self.is_managed:
             wrapped = model.to(self.device)
-        if self._uses_amp:
+        if self.precision.is_automatic:
             wrapped = self.autocast_forward_pass(wrapped)
         if self.is_managed and self.distributed.size > 1:
             self._check_process_group()
@@ -194,7 +190,7 @@ class PyTorchTrialContext(TrialFacts):
             fp16_compression: Halve what ranks exchange: True for float16, or `torch.bfloat16`.
             average_aggregated_gradients: Divide by the aggregation frequency (the default), or sum.
         """
-        self._before_apex("wrap_optimizer")
+        self.precision.check_before_apex("wrap_optimizer")
         if not callable(getattr(optimizer, "step", None)):
             raise errors.InvalidExperimentException(
                 f"wrap_optimizer() got a {type(optimizer).__name__}, expected an optimizer, for example "
@@ -253,29 +249,17 @@ class PyTorchTrialContext(TrialFacts):
 
         Pass it to `step_optimizer(..., scaler=scaler)`. Call it before the first `wrap_model`.
         """
-        if self._uses_apex:
-            raise errors.InvalidExperimentException(
-                "wrap_scaler() and configure_apex_amp() are two ways to the same end. Use one of them."
-            )
-        if self.scaler is not None:
-            raise errors.InvalidExperimentException(
-                "There is a gradient scaler already, from wrap_scaler() or experimental.use_amp(). Call one, once."
-            )
-        if self.models:
-            raise errors.InvalidExperimentException(
-                "A gradient scaler comes before the models: call wrap_scaler() or experimental.use_amp() before the "
-                "first wrap_model()."
-            )
-        self.scaler = scaler
+        self.precision.keep_scaler(scaler, is_late=bool(self.models))
         return scaler
+
+    @property
+    def scaler(self) -> Any:
+        """The gradient scaler, from `wrap_scaler()`, `experimental.use_amp()` or `configure_apex_amp()`; or None."""
+        return self.precision.scaler
 
     def use_amp(self, dtype: torch.dtype | None = None) -> None:
         """See `context.experimental.use_amp()`."""
-        chosen = _precision.autocast_dtype(self.device, dtype)
-        scaler = self.wrap_scaler(_precision.new_scaler(self.device, chosen))
-        self._amp_dtype = chosen
-        self._uses_amp = True
-        self._scale_with(scaler)
+        self.precision.use_amp(self.device, dtype, is_late=bool(self.models))
 
     def configure_apex_amp(
         self,
@@ -309,23 +293,9 @@ class PyTorchTrialContext(TrialFacts):
         """
         if not enabled or not self.is_managed:
             return models, optimizers
-        if self.scaler is not None and self.scaler.is_enabled():
-            raise errors.InvalidExperimentException(
-                "configure_apex_amp() with a gradient scaler: they are two ways to the same end. Use one of them."
-            )
-        _warn_future("configure_apex_amp() is an older name: call context.experimental.use_amp() before wrap_model().")
-        if self._uses_apex:
-            raise errors.InvalidExperimentException(
-                "configure_apex_amp() was called twice. Call it once, with all models and all optimizers."
-            )
-        self._uses_apex = True
-        if opt_level != "O0":
-            self._amp_dtype = _precision.autocast_dtype(self.device, cast_model_type)
-            for model in models if isinstance(models, (list, tuple)) else [models]:
-                self.autocast_forward_pass(plain_model(model))
-            options = {"init_scale": float(loss_scale)} if isinstance(loss_scale, (int, float)) else {}
-            self.scaler = _precision.new_scaler(self.device, self._amp_dtype, **options)
-            self._scale_with(self.scaler)
+        first_scale = float(loss_scale) if isinstance(loss_scale, (int, float)) else None
+        given = models if isinstance(models, (list, tuple)) else [models]
+        self.precision.use_apex(self.device, given, opt_level, cast_model_type, first_scale)
         return models, optimizers
 
     def autocast_forward_pass(self, to_wrap: Model) -> Model:
@@ -333,18 +303,7 @@ class PyTorchTrialContext(TrialFacts):
 
         For models whose wrapping you do yourself; `experimental.use_amp()` does it for all that are wrapped later.
         """
-        dtype = self._amp_dtype if self._uses_amp or self._uses_apex else _precision.autocast_dtype(self.device, None)
-        return _precision.autocast_forward(to_wrap, self.device, dtype)
-
-    def _scale_with(self, scaler: Any) -> None:
-        # A disabled scaler changes nothing, and asking it would cost something on every batch.
-        self.gradients.scaler = scaler if scaler.is_enabled() else None
-
-    def _before_apex(self, call: str) -> None:
-        if self._uses_apex:
-            raise errors.InvalidExperimentException(
-                f"{call}() comes before configure_apex_amp(), which has to see all models and optimizers."
-            )
+        return self.precision.autocast(to_wrap, self.device)
 
     def _check_process_group(self) -> None:
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
@@ -604,7 +563,3 @@ def _choose_device(num_gpus: int, size: int, local_rank: int) -> torch.device:
 def _check_flag(call: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise FlagTypeError(f"{call}() takes True or False, not {value!r}.")
-
-
-def _warn_future(message: str) -> None:
-    warnings.warn(message, FutureWarning, stacklevel=3)

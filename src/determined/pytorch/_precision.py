@@ -4,18 +4,110 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
+
+from determined import errors
+from determined.pytorch._gradients import Gradients
+from determined.pytorch._models import plain_model
 
 logger = logging.getLogger("determined.pytorch")
 
 Module = TypeVar("Module", bound=nn.Module)
 
 _HALF = (torch.float16, torch.bfloat16)
-_FIELD = "_determined_forward"
+
+
+class Precision:
+    """What one trial computes in, and its gradient scaler: of its own, of `use_amp()`, or of `configure_apex_amp()`.
+
+    Args:
+        gradients: Learns of a scaler that it has to use.
+    """
+
+    def __init__(self, gradients: Gradients) -> None:
+        self.scaler: Any = None
+        self.is_automatic = False  # every model that is wrapped from now on computes in `_dtype`
+        self._is_apex = False
+        self._dtype: torch.dtype | None = None
+        self._gradients = gradients
+
+    def keep_scaler(self, scaler: Any, is_late: bool) -> None:
+        """Save and restore this scaler; `is_late` if a model was wrapped before."""
+        if self._is_apex:
+            raise errors.InvalidExperimentException(
+                "wrap_scaler() and configure_apex_amp() are two ways to the same end. Use one of them."
+            )
+        if self.scaler is not None:
+            raise errors.InvalidExperimentException(
+                "There is a gradient scaler already, from wrap_scaler() or experimental.use_amp(). Call one, once."
+            )
+        if is_late:
+            raise errors.InvalidExperimentException(
+                "A gradient scaler comes before the models: call wrap_scaler() or experimental.use_amp() before the "
+                "first wrap_model()."
+            )
+        self.scaler = scaler
+
+    def use_amp(self, device: torch.device, dtype: torch.dtype | None, is_late: bool) -> None:
+        """See `context.experimental.use_amp()`."""
+        chosen = autocast_dtype(device, dtype)
+        self.keep_scaler(new_scaler(device, chosen), is_late)
+        self._dtype = chosen
+        self.is_automatic = True
+        self._scale()
+
+    def use_apex(
+        self,
+        device: torch.device,
+        models: Iterable[Any],
+        opt_level: str | None,
+        dtype: torch.dtype | None,
+        first_scale: float | None,
+    ) -> None:
+        """See `context.configure_apex_amp()`, whose caller is warned."""
+        if self.scaler is not None and self.scaler.is_enabled():
+            raise errors.InvalidExperimentException(
+                "configure_apex_amp() with a gradient scaler: they are two ways to the same end. Use one of them."
+            )
+        warnings.warn(
+            "configure_apex_amp() is an older name: call context.experimental.use_amp() before wrap_model().",
+            FutureWarning,
+            stacklevel=3,
+        )
+        if self._is_apex:
+            raise errors.InvalidExperimentException(
+                "configure_apex_amp() was called twice. Call it once, with all models and all optimizers."
+            )
+        self._is_apex = True
+        if opt_level == "O0":
+            return
+        self._dtype = autocast_dtype(device, dtype)
+        for model in models:
+            self.autocast(plain_model(model), device)
+        options = {} if first_scale is None else {"init_scale": first_scale}
+        self.scaler = new_scaler(device, self._dtype, **options)
+        self._scale()
+
+    def check_before_apex(self, call: str) -> None:
+        """Refuse a call that comes too late for `configure_apex_amp()`."""
+        if self._is_apex:
+            raise errors.InvalidExperimentException(
+                f"{call}() comes before configure_apex_amp(), which has to see all models and optimizers."
+            )
+
+    def autocast(self, model: Module, device: torch.device) -> Module:
+        """The same model, whose forward pass now runs in what this trial computes in."""
+        chosen = self._dtype if self.is_automatic or self._is_apex else autocast_dtype(device, None)
+        return autocast_forward(model, device, chosen)
+
+    def _scale(self) -> None:
+        # A disabled scaler changes nothing, and asking it would cost something on every batch.
+        self._gradients.scaler = self.scaler if self.scaler.is_enabled() else None
 
 
 def autocast_dtype(device: torch.device, dtype: torch.dtype | None) -> torch.dtype | None:
