@@ -27,7 +27,7 @@ from determined.artifacts import Draft, FileEntry, Selector, Storage
 from determined.core import _sharding
 from determined.core._distributed import DistributedContext
 from determined.core._metrics import Shipper
-from determined.core._values import plain
+from determined.core._values import MOST_STEPS, plain
 from determined.store.messages import CheckpointReport
 
 logger = logging.getLogger("determined.core")
@@ -439,11 +439,13 @@ def _plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Json]:
 def _whole(steps: Json) -> int:
     """The number of steps, which is what checkpoints are told apart and ordered by."""
     if isinstance(steps, float) and steps.is_integer():
-        return int(steps)
+        steps = int(steps)
     if isinstance(steps, bool) or not isinstance(steps, int):
         raise ValueError(
             f"steps_completed in the checkpoint's metadata is {steps!r}; expected the number of steps as an int."
         )
+    if steps > MOST_STEPS:
+        raise ValueError(f"steps_completed in the checkpoint's metadata is {steps}; expected at most 2**63 - 1.")
     return steps
 
 

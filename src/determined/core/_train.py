@@ -15,7 +15,7 @@ from determined._types import Json
 from determined.core._link import Link, NullLink
 from determined.core._metrics import Shipper
 from determined.core._tensorboard import EventFiles, Mangler, Selector, TensorboardMode
-from determined.core._values import plain, plain_batches, plain_metrics
+from determined.core._values import MOST_STEPS, plain, plain_batches, plain_metrics
 from determined.store.messages import (
     EarlyExitReport,
     FitReport,
@@ -258,6 +258,8 @@ def _steps(steps_completed: Any) -> int:
         raise TypeError(f"steps_completed is {steps_completed!r}; expected the number of steps as an int.") from None
     if steps < 0:
         raise ValueError(f"steps_completed is {steps}; expected 0 or more.")
+    if steps > MOST_STEPS:
+        raise ValueError(f"steps_completed is {steps}; expected at most 2**63 - 1, which is what can be kept.")
     return steps
 
 

@@ -155,6 +155,14 @@ def test_steps_are_a_whole_number(steps: object, checkpoints: CheckpointContext,
     assert not root.exists() or tree(root) == {}
 
 
+@pytest.mark.parametrize("steps", [2**63, 1e300])
+def test_steps_fit_into_64_bits(steps: object, checkpoints: CheckpointContext, root: Path, tmp_path: Path) -> None:
+    """C-35: a number that no database holds is refused too, before a byte is written."""
+    with pytest.raises(ValueError, match=r"expected at most 2\*\*63 - 1"):
+        checkpoints.upload(fill(tmp_path / "source", f="1"), {"steps_completed": steps})
+    assert not root.exists() or tree(root) == {}
+
+
 @pytest.mark.parametrize("steps", [numpy.int64(5), 5.0, torch.tensor(5)])
 def test_steps_may_come_from_a_computation(steps: object, checkpoints: CheckpointContext, tmp_path: Path) -> None:
     """Contract 3.2: a whole number is stored as one, however the script had it."""

@@ -169,6 +169,15 @@ def test_steps_are_whole_numbers(steps: object) -> None:
         TrainContext().report_training_metrics(steps, {})  # type: ignore[arg-type]
 
 
+def test_steps_fit_into_64_bits() -> None:
+    """What neither the store nor TensorBoard could hold is refused where it is given; the greatest that fits is not."""
+    case = Reporting()
+    with pytest.raises(ValueError, match=r"is 9223372036854775808; expected at most 2\*\*63 - 1"):
+        case.train.report_training_metrics(2**63, {"loss": 1.0})
+    case.train.report_training_metrics(2**63 - 1, {"loss": 1.0})
+    assert [report.steps_completed for report in case.finish().of(MetricReport)] == [2**63 - 1]
+
+
 def test_metadata_of_an_earlier_attempt_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contract 5.1: get_metadata() reads what the run has, also after a restart; setting replaces it."""
     case = Reporting()
