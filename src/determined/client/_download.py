@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,12 +34,26 @@ def fetch(
         if progress is not None:
             progress(done, total)
 
-    target.mkdir(parents=True, exist_ok=True)
-    storage.fetch(uuid, target, lambda path: path != METADATA, fetched=count)
-    if METADATA in sizes:
-        storage.fetch(uuid, target, lambda path: path == METADATA, fetched=count)
-    else:
-        write_metadata(target / METADATA, metadata)
+    was_there = target.exists()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        storage.fetch(uuid, target, lambda path: path != METADATA, fetched=count)
+        if METADATA in sizes:
+            storage.fetch(uuid, target, lambda path: path == METADATA, fetched=count)
+        else:
+            write_metadata(target / METADATA, metadata)
+    except BaseException:
+        if not was_there:
+            _remove_empty(target)
+        raise
+
+
+def _remove_empty(target: Path) -> None:
+    """Take away directories that nothing came into; whole files stay, for the next attempt."""
+    made = [Path(directory) for directory, _, _ in os.walk(target, topdown=False)]
+    for directory in made:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
 
 
 def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:

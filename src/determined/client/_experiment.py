@@ -14,7 +14,7 @@ from determined.client._enums import CheckpointSortBy, ExperimentState, OrderBy,
 from determined.client._listing import Listing, frame
 from determined.client._session import Session
 from determined.client._trial import Trial
-from determined.errors import Refused
+from determined.errors import InvalidValue, Refused
 
 if TYPE_CHECKING:
     import pandas
@@ -419,15 +419,17 @@ class Experiment:
 
             experiment.set_name("baseline")
         """
+        if not _text("name", name).strip():
+            raise InvalidValue(f"An experiment is called something; {name!r} is no name. Give at least one character.")
         self._edit(name=name)
 
     def set_description(self, description: str) -> None:
         """Describe it in a line."""
-        self._edit(description=description)
+        self._edit(description=_text("description", description))
 
     def set_notes(self, notes: str) -> None:
         """Keep notes with it, as long as you like."""
-        self._edit(notes=notes)
+        self._edit(notes=_text("notes", notes))
 
     def set_labels(self, labels: Iterable[str]) -> None:
         """Replace its labels.
@@ -528,3 +530,9 @@ class Experiment:
             experiments.undelete(conn, self.id)
             row = experiments.get(conn, self.id)
         self._take(row)
+
+
+def _text(what: str, given: object) -> str:
+    if not isinstance(given, str):
+        raise InvalidValue(f"An experiment's {what} is a text, not {given!r}.")
+    return given

@@ -224,6 +224,7 @@ def test_names_descriptions_notes_and_labels_are_changed(det: Det, history: Hist
     """6.2: `e set` and `e label`."""
     number = history.run("one").experiment_id
     det("e", "set", "name", number, "better")
+    assert "'' is no name" in det("e", "set", "name", number, "", code=1).stderr
     det("e", "set", "description", number, "why")
     det("e", "set", "notes", number, typed="line one\nline two\n")
     det("e", "label", "add", number, "x", "y")

@@ -74,7 +74,11 @@ def test_a_damaged_one_is_refused(history: History, runs: Determined) -> None:
     (history.root / "checkpoints" / checkpoint.uuid / "state_dict.pth").write_bytes(b"WEIGHTS")
     with pytest.raises(errors.CheckpointDamaged, match=r"state_dict\.pth has other content"):
         checkpoint.download(history.root / "copy")
-    assert not (history.root / "copy" / "metadata.json").exists()
+    assert not (history.root / "copy").exists()
+    (history.root / "mine").mkdir()
+    with pytest.raises(errors.CheckpointDamaged):
+        checkpoint.download(history.root / "mine")
+    assert (history.root / "mine").exists()  # what the user made stays
     assert len(checkpoint.verify()) == 1
 
 

@@ -186,6 +186,18 @@ def test_edits(history: History, runs: Determined) -> None:
     assert runs.get_experiment(experiment.id).name == "yes"
 
 
+@pytest.mark.parametrize("name", ["", "  ", None, 3])
+def test_an_experiment_has_a_name(name: object, history: History, runs: Determined) -> None:
+    """4.2: what is no name is refused in a sentence, and the old one stays."""
+    experiment = runs.get_experiment(history.run("old").experiment_id)
+    with pytest.raises(errors.InvalidValue, match=r"is no name|is a text, not"):
+        experiment.set_name(name)  # type: ignore[arg-type]
+    for change in (experiment.set_description, experiment.set_notes):
+        with pytest.raises(errors.InvalidValue, match="is a text, not None"):
+            change(None)  # type: ignore[arg-type]
+    assert runs.get_experiment(experiment.id).name == "old"
+
+
 def test_only_what_has_ended_is_archived_or_deleted(history: History, runs: Determined) -> None:
     """4.2: archive and delete are for what has ended."""
     experiment = runs.get_experiment(history.run(state="RUNNING").experiment_id)
