@@ -64,6 +64,21 @@ class Ids(click.ParamType):  # type: ignore[type-arg]  # generic only since clic
             self.fail(f"{value!r} is not an id. Ids are whole numbers: 3, or several: 3,5,8.", param, ctx)
 
 
+class Time(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A time as logs are searched by."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The time, aware; without an offset it is UTC."""
+        from determined.client._logs import moment
+
+        try:
+            return moment(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time. Write it like 2026-01-31T12:00:00Z.", param, ctx)
+
+
 class State(click.ParamType):  # type: ignore[type-arg]  # as above
     """A state of an experiment, in capitals or not."""
 
@@ -136,8 +151,8 @@ def log_filters(function: F) -> F:
         click.option("--node-id", multiple=True, metavar="HOST", help="Only this machine. Repeat for several."),
         click.option("--source", multiple=True, help="Only `trial` or `controller`."),
         click.option("--stdtype", multiple=True, type=click.Choice(["stdout", "stderr"]), help="Only this stream."),
-        click.option("--timestamp-before", metavar="TIME", help="RFC 3339, such as 2026-01-31T12:00:00Z."),
-        click.option("--timestamp-after", metavar="TIME", help="RFC 3339, such as 2026-01-31T12:00:00Z."),
+        click.option("--timestamp-before", type=Time(), metavar="TIME", help="RFC 3339, such as 2026-01-31T12:00:00Z."),
+        click.option("--timestamp-after", type=Time(), metavar="TIME", help="RFC 3339, such as 2026-01-31T12:00:00Z."),
         click.option("--search", metavar="TEXT", help="Only lines that contain this."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
     ]

@@ -16,7 +16,7 @@ from determined.cli.render import Column, Table, show_json
 from determined.cli.workloads import Workload, workloads
 
 if TYPE_CHECKING:
-    from determined.client import Trial
+    from determined.client import Trial, TrialMetrics
 
 UNITS = {"batches", "epochs"}  # reported with everything, and known from the steps
 OF_THE_MACHINE = {"gpu", "cpu", "memory", "disk", "network"}
@@ -118,7 +118,7 @@ def logs(trial_id: int, **filters: Any) -> None:
 @click.option("-m", "--metric", "names", multiple=True, metavar="NAME", help="Only this metric. Repeat for several.")
 @options.forms
 def metrics(trial_id: int, group: str | None, names: tuple[str, ...], form: str) -> None:
-    """Print what the trial reported, a row for each report."""
+    """Print what the trial reported, a row for each report. In JSON, the values are under `metrics`."""
     found = connect().get_trial(trial_id)
     groups = [group] if group else [name for name in found.metric_names() if name not in OF_THE_MACHINE]
     known = list(dict.fromkeys(name for each in groups for name in found.metric_names().get(each, ())))
@@ -128,7 +128,13 @@ def metrics(trial_id: int, group: str | None, names: tuple[str, ...], form: str)
             f"Trial {trial_id} reported no {missing[0]!r}. It reported: {', '.join(known) or 'nothing'}."
         )
     columns = [Column("# of Batches", "steps_completed"), Column("Group"), Column("Time", rank=2)]
-    Table([*columns, *_named(wanted)], _reports(found, groups, wanted)).show(form)
+    reports = _reports(found, groups, wanted)
+    if form == "json":  # a metric may be called `time` too, so they have a place of their own
+        rows = ([*_when(r), {name: r.metrics[name] for name in wanted if name in r.metrics}] for r in reports)
+        Table([*columns, Column("Metrics")], rows).show(form)
+    else:
+        rows = ([*_when(r), *(r.metrics.get(name) for name in wanted)] for r in reports)
+        Table([*columns, *_named(wanted)], rows).show(form)
 
 
 def _named(names: list[str]) -> list[Column]:
@@ -138,12 +144,16 @@ def _named(names: list[str]) -> list[Column]:
     return [Column(name, name, rank=rank) for name, rank in zip(names, ranks, strict=True)]
 
 
-def _reports(found: Trial, groups: list[str], names: list[str]) -> Iterator[list[Any]]:
+def _reports(found: Trial, groups: list[str], names: list[str]) -> Iterator[TrialMetrics]:
     """The reports of all groups in order of steps, each read from the store as it is printed."""
     streams = [found.metrics(group) for group in groups]
     for report in heapq.merge(*streams, key=lambda report: report.steps_completed or 0):
         if any(name in report.metrics for name in names):
-            yield [report.steps_completed, report.group, report.end_time, *(report.metrics.get(name) for name in names)]
+            yield report
+
+
+def _when(report: TrialMetrics) -> list[Any]:
+    return [report.steps_completed, report.group, report.end_time]
 
 
 @trial.verb("download")

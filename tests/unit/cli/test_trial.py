@@ -106,7 +106,8 @@ def test_logs_have_a_head_a_tail_and_a_time(det: Det, history: History, run: Run
     assert texts("--timestamp-before", middle.isoformat()) == ["plain", "fine"]
     assert texts("--timestamp-after", middle.isoformat()) == ["hot", "broken", "to stderr"]
     assert "at most one" in det("t", "logs", run.trial_id, "--head", 1, "--tail", 1, code=2).stderr
-    assert "is no time" in det("t", "logs", run.trial_id, "--timestamp-after", "noon", code=1).stderr
+    for option in ("--timestamp-after", "--timestamp-before"):
+        assert "'noon' is no time" in det("t", "logs", run.trial_id, option, "noon", code=2).stderr
 
 
 def test_metrics_come_as_table_csv_and_json(det: Det, run: Run) -> None:
@@ -117,11 +118,22 @@ def test_metrics_come_as_table_csv_and_json(det: Det, run: Run) -> None:
     ]  # fmt: skip
     assert (rows[0]["loss"], rows[0]["acc"], rows[2]["acc"]) == ("1.5", "0.1", "")
     chosen = json.loads(det("t", "metrics", run.trial_id, "-g", "validation", "-m", "loss", "--json").stdout)
-    assert [(row["steps_completed"], row["loss"]) for row in chosen] == [(10, 0.5), (20, 0.25)]
+    assert [(row["steps_completed"], row["metrics"]) for row in chosen] == [(10, {"loss": 0.5}), (20, {"loss": 0.25})]
     assert "validation" in det("t", "metrics", run.trial_id).stdout
     message = det("t", "metrics", run.trial_id, "-m", "los", code=1).stderr
     assert "reported no 'los'" in message
     assert "loss" in message
+
+
+def test_metrics_may_be_called_like_anything(det: Det, history: History) -> None:
+    """Neither a metric nor the field of that name is lost, in JSON and in CSV."""
+    named = {"time": 1.0, "group": 2.0, "steps_completed": 3.0}
+    run = history.run("odd", training={7: named})
+    [row] = json.loads(det("t", "metrics", run.trial_id, "--json").stdout)
+    assert (row["steps_completed"], row["group"], row["metrics"]) == (7, "training", named)
+    assert datetime.datetime.fromisoformat(row["time"])
+    header, values = csv.reader(io.StringIO(det("t", "metrics", run.trial_id, "--csv").stdout))
+    assert dict(zip(header[3:], values[3:], strict=True)) == {name: str(value) for name, value in named.items()}
 
 
 def test_many_metrics_fit_the_terminal(det: Det, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +152,7 @@ def test_nan_and_infinity_are_kept(det: Det, history: History) -> None:
     """P-73: NaN and Infinity are read back as such, in JSON by their names."""
     run = history.run("odd", training={1: {"loss": math.nan}, 2: {"loss": math.inf}})
     rows = json.loads(det("t", "metrics", run.trial_id, "--json").stdout)
-    assert [row["loss"] for row in rows] == ["NaN", "Infinity"]
+    assert [row["metrics"]["loss"] for row in rows] == ["NaN", "Infinity"]
     assert det("t", "metrics", run.trial_id, "--csv").stdout.splitlines()[1].endswith(",nan")
 
 
