@@ -6,10 +6,11 @@ from determined.pytorch._compat import _combine_and_average_training_metrics as 
 from determined.pytorch._compat import _convert_metrics_to_numpy as _convert_metrics_to_numpy
 from determined.pytorch._compat import _reduce_metrics as _reduce_metrics
 from determined.pytorch._compat import _simple_reduce_metrics as _simple_reduce_metrics
-from determined.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
+from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._data import DataLoader, TorchData, adapt_batch_sampler
 from determined.pytorch._data import _Data as _Data
 from determined.pytorch._exit import ShouldExit
+from determined.pytorch._experimental import PyTorchExperimentalContext
 from determined.pytorch._init import init
 from determined.pytorch._load import CheckpointLoadContext, load_trial_from_checkpoint_path
 from determined.pytorch._lr_scheduler import LRScheduler

@@ -11,18 +11,18 @@ import torch
 from torch import nn
 
 from determined import core, errors
-from determined._info import TrialInfo
 from determined.core._context import _dummy_init
 from determined.core._event_upload import all_but_events, every_file
 from determined.core._tensorboard import rank_aware_path
 from determined.pytorch import _ddp
-from determined.pytorch._facts import TrialFacts
+from determined.pytorch._experimental import PyTorchExperimentalContext
+from determined.pytorch._facts import TrialFacts, told_of_trial
 from determined.pytorch._gradients import Gradients
 from determined.pytorch._hparams import sample_hparams
-from determined.pytorch._lr_scheduler import LRScheduler, stepping
+from determined.pytorch._lr_scheduler import LRScheduler, check_steered, stepping
 from determined.pytorch._precision import Precision
 from determined.pytorch._reducer import Function, MetricReducer, Names, _PyTorchReducerContext, _SimpleReducer
-from determined.pytorch._to_device import mover
+from determined.pytorch._to_device import choose_device, mover
 from determined.pytorch._writer import EventWriter
 
 logger = logging.getLogger("determined.pytorch")
@@ -85,13 +85,13 @@ class PyTorchTrialContext(TrialFacts):
             )
         self._core = core_context
         self.distributed = core_context.distributed
-        trial_info = _trial_info(core_context)
+        trial_info = told_of_trial(core_context.info)
         if hparams is None and managed_training and trial_info is not None:
             hparams = trial_info.hparams
         super().__init__(trial_info, trial_seed, hparams, slots_per_trial, exp_conf, steps_completed)
         self.is_managed = managed_training
         self.is_debugging = debug_enabled
-        self.device = _choose_device(num_gpus, self.distributed.size, self.distributed.local_rank)
+        self.device = choose_device(num_gpus, self.distributed.size, self.distributed.local_rank)
 
         self.models: list[nn.Module] = []
         self.optimizers: list[Any] = []
@@ -168,7 +168,7 @@ class PyTorchTrialContext(TrialFacts):
         if self.precision.is_automatic:
             wrapped = self.autocast_forward_pass(wrapped)
         if self.is_managed and self.distributed.size > 1:
-            self._check_process_group()
+            _ddp.check_process_group(self.distributed.size)
             wrapped = _ddp.distribute(wrapped, self.device, **ddp_kwargs)
         self.models.append(wrapped)
         self.gradients.add_model(wrapped)
@@ -222,19 +222,7 @@ class PyTorchTrialContext(TrialFacts):
             frequency: Every how many of these it steps.
         """
         wrapped = LRScheduler(lr_scheduler, step_mode, frequency)
-        if step_mode is not LRScheduler.StepMode.MANUAL_STEP and isinstance(
-            lr_scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau
-        ):
-            raise errors.InvalidExperimentException(
-                "ReduceLROnPlateau needs a metric to step, so it cannot step by itself. Wrap it with "
-                "LRScheduler.StepMode.MANUAL_STEP, and call step(metric) yourself."
-            )
-        optimizer = getattr(lr_scheduler, "optimizer", None)
-        if optimizer is not None and not any(optimizer is known for known in self.optimizers):
-            raise errors.InvalidExperimentException(
-                f"{type(lr_scheduler).__name__} steers a {type(optimizer).__name__} that was not wrapped. Build it on "
-                "what context.wrap_optimizer() returned."
-            )
+        check_steered(wrapped, self.optimizers)
         if self.position.batch_idx is not None and self.distributed.rank == 0:
             logger.warning(
                 "wrap_lr_scheduler() was called after training began: this %s steps from the next report on, and a "
@@ -304,14 +292,6 @@ class PyTorchTrialContext(TrialFacts):
         For models whose wrapping you do yourself; `experimental.use_amp()` does it for all that are wrapped later.
         """
         return self.precision.autocast(to_wrap, self.device)
-
-    def _check_process_group(self) -> None:
-        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            raise errors.InvalidExperimentException(
-                f"There are {self.distributed.size} ranks but no torch process group, so each would train a model of "
-                "its own. Open the context with pytorch.init() under torchrun, or call "
-                "torch.distributed.init_process_group() first."
-            )
 
     # Gradients.
 
@@ -515,49 +495,6 @@ class PyTorchTrialContext(TrialFacts):
     def close(self) -> None:
         """Finish the event files. For `init()`."""
         self._writer.close()
-
-
-class PyTorchExperimentalContext:
-    """Switches reached as `context.experimental`."""
-
-    def __init__(self, parent: PyTorchTrialContext) -> None:
-        self._parent = parent
-        self.wrap_reducer = parent.wrap_reducer  # born here, and older trials still look here
-
-    def use_amp(self, dtype: torch.dtype | None = None) -> None:
-        """Train in mixed precision: scaling, unscaling, autocast and `update()` all happen by themselves.
-
-        Call it before the first `wrap_model`.
-
-        Args:
-            dtype: `torch.bfloat16` works on any device, this CPU included. By default float16 on a GPU, and full
-                precision on a CPU.
-        """
-        self._parent.use_amp(dtype)
-
-    def disable_dataset_reproducibility_checks(self) -> None:
-        """Allow torch's own data loaders; shuffling, sharding, repeating and skipping are then up to you."""
-        self._parent.checks_datasets = False
-
-    def disable_auto_to_device(self) -> None:
-        """Get batches as the loader made them; `context.to_device(batch)` moves one."""
-        self._parent.auto_to_device = False
-
-
-def _trial_info(core_context: core.Context) -> TrialInfo | None:
-    info = core_context.info
-    return info.trial if info is not None and info.task_type == "TRIAL" else None
-
-
-def _choose_device(num_gpus: int, size: int, local_rank: int) -> torch.device:
-    accelerator = torch.accelerator.current_accelerator(check_available=True) if num_gpus else None
-    if accelerator is None:
-        return torch.device("cpu")
-    # A launcher may show each process its own device alone; then there is just one to take.
-    index = local_rank % torch.accelerator.device_count() if size > 1 else 0
-    if size > 1:
-        torch.accelerator.set_device_index(index)
-    return torch.device(accelerator.type, index)
 
 
 def _check_flag(call: str, value: Any) -> None:

@@ -97,6 +97,15 @@ class DistributedModel(DistributedDataParallel):
         ) from failed
 
 
+def check_process_group(size: int) -> None:
+    """Refuse to train on several ranks that could not exchange gradients."""
+    if not (dist.is_available() and dist.is_initialized()):
+        raise errors.InvalidExperimentException(
+            f"There are {size} ranks but no torch process group, so each would train a model of its own. "
+            "Open the context with pytorch.init() under torchrun, or call torch.distributed.init_process_group() first."
+        )
+
+
 def distribute(model: nn.Module, device: torch.device, **ddp_options: Any) -> nn.Module:
     """The model, kept equal on all ranks: in DDP, or merely made equal now if it has nothing to train. Collective."""
     if any(parameter.requires_grad for parameter in model.parameters()):

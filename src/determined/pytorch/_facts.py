@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from determined import errors
-from determined._info import TrialInfo
+from determined._info import ClusterInfo, TrialInfo
 from determined.pytorch._position import Position
 
 logger = logging.getLogger("determined.pytorch")
@@ -143,6 +143,11 @@ class TrialFacts:
         self.position.current(question)
         if self.position.epoch_length is None:
             raise errors.InternalException(f"{question} has no answer before the training data loader exists.")
+
+
+def told_of_trial(info: ClusterInfo | None) -> TrialInfo | None:
+    """What this process was told about its trial, if it trains one."""
+    return info.trial if info is not None and info.task_type == "TRIAL" else None
 
 
 def _batch_sizes(hparams: Mapping[str, Any] | None, slots: int) -> tuple[int, int] | None:

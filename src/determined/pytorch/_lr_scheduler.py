@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from determined import errors
 
 
 class LRScheduler:
@@ -75,6 +79,22 @@ class LRScheduler:
 
     def __repr__(self) -> str:
         return f"LRScheduler({type(self.scheduler).__name__}, {self.step_mode.name}, frequency={self.frequency})"
+
+
+def check_steered(wrapped: LRScheduler, optimizers: Sequence[Any]) -> None:
+    """Refuse a scheduler that could not step by itself, or whose optimizer is none of these."""
+    scheduler = wrapped.scheduler
+    if wrapped.step_mode is not LRScheduler.StepMode.MANUAL_STEP and isinstance(scheduler, ReduceLROnPlateau):
+        raise errors.InvalidExperimentException(
+            "ReduceLROnPlateau needs a metric to step, so it cannot step by itself. Wrap it with "
+            "LRScheduler.StepMode.MANUAL_STEP, and call step(metric) yourself."
+        )
+    optimizer = getattr(scheduler, "optimizer", None)
+    if optimizer is not None and not any(optimizer is known for known in optimizers):
+        raise errors.InvalidExperimentException(
+            f"{type(scheduler).__name__} steers a {type(optimizer).__name__} that was not wrapped. Build it on "
+            "what context.wrap_optimizer() returned."
+        )
 
 
 def count_steps(

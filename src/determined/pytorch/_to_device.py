@@ -1,4 +1,4 @@
-"""Batches: how many records one has, and its way to the device, in whatever containers it came."""
+"""The device of a process; and batches: how many records one has, and its way there, in whatever containers it came."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ import numpy as np
 import torch
 
 logger = logging.getLogger("determined.pytorch")
+
+
+def choose_device(num_gpus: int, size: int, local_rank: int) -> torch.device:
+    """Where this process computes: an accelerator if torch sees any, one per process of a machine; else the CPU."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True) if num_gpus else None
+    if accelerator is None:
+        return torch.device("cpu")
+    # A launcher may show each process its own device alone; then there is just one to take.
+    index = local_rank % torch.accelerator.device_count() if size > 1 else 0
+    if size > 1:
+        torch.accelerator.set_device_index(index)
+    return torch.device(accelerator.type, index)
 
 
 def data_length(data: Any) -> int:

@@ -14,7 +14,7 @@ import torch
 import determined
 from determined import _info, errors, pytorch
 from determined.pytorch import LRScheduler, PyTorchTrialContext
-from determined.pytorch._context import _choose_device
+from determined.pytorch._to_device import choose_device
 from tests.unit.pytorch.contexts import OneWeight, Trial, make_context, make_trial
 
 BATCH = LRScheduler.StepMode.STEP_EVERY_BATCH
@@ -306,12 +306,12 @@ def test_the_device_is_what_torch_sees(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("cuda"))
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
     monkeypatch.setattr(torch.accelerator, "set_device_index", chosen.append)
-    assert _choose_device(0, 1, 0) == torch.device("cpu")
-    assert _choose_device(2, 1, 0) == torch.device("cuda:0")
-    assert _choose_device(2, 2, 1) == torch.device("cuda:1")
+    assert choose_device(0, 1, 0) == torch.device("cpu")
+    assert choose_device(2, 1, 0) == torch.device("cuda:0")
+    assert choose_device(2, 2, 1) == torch.device("cuda:1")
     assert chosen == [1]
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
-    assert _choose_device(1, 2, 1) == torch.device("cuda:0")
+    assert choose_device(1, 2, 1) == torch.device("cuda:0")
 
 
 def test_to_device_warns_once_per_type_and_context(caplog):
