@@ -153,7 +153,7 @@ class Driver:
         return path.lstrip("/").removeprefix(f"{self.bucket}/")
 
     def _call(self, action: Callable[[Any], T]) -> T:
-        with _random_state_kept():
+        with random_state_kept():
             try:
                 return self._translated(action)
             except NoDirectStorageAccess:
@@ -229,7 +229,7 @@ def _written(info: Mapping[str, Any]) -> float:
 
 
 @contextlib.contextmanager
-def _random_state_kept() -> Iterator[None]:
+def random_state_kept() -> Iterator[None]:
     """Drivers draw from Python's `random` when they retry; training must not notice."""
     if threading.current_thread() is not threading.main_thread():
         # Setting the state back would undo what training draws meanwhile, which is worse than a rare extra draw.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import abc
 import logging
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING
 
+from determined.artifacts.driver import random_state_kept
 from determined.core._tensorboard import OTHER_RANK, rank_aware_path
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ class EventUploads(abc.ABC):
             asks, self._asks = self._asks, []
             if asks:
                 self._last_sync = time.monotonic()
-        with _random_state_kept():
+        with random_state_kept():
             for ask in asks:
                 for path in self._files():
                     self._upload_changed(path, *ask)
@@ -191,16 +190,3 @@ class RunUploads(EventUploads):
         for path in super()._files():
             if not OTHER_RANK.fullmatch(path.relative_to(self.base_path).parts[0]):
                 yield path
-
-
-@contextmanager
-def _random_state_kept() -> Iterator[None]:
-    """Drivers draw from Python's `random` when they retry; training must not notice."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # setting the state back would undo what training draws meanwhile
-        return
-    state = random.getstate()
-    try:
-        yield
-    finally:
-        random.setstate(state)
