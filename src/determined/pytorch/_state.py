@@ -36,11 +36,6 @@ class Progress:
     last_checkpoint: int = 0
     trial_id: int = 0
 
-    def advance(self, ends_epoch: bool) -> None:
-        """One more batch is trained."""
-        self.batches_trained += 1
-        self.epochs_trained += ends_epoch
-
     def state_dict(self) -> dict[str, Json]:
         return asdict(self)
 

@@ -51,7 +51,8 @@ class Run:
                 optimizer.zero_grad()
             for scheduler in self.context.lr_schedulers:
                 scheduler.step()
-            self.progress.advance(self.stream.ends_epoch)
+            self.progress.batches_trained += 1
+            self.progress.epochs_trained += self.stream.ends_epoch
             losses.append(loss.item())
         return losses
 

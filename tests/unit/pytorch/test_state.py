@@ -38,12 +38,9 @@ def unknown(kind: str) -> list[str]:
     return []
 
 
-def test_progress_counts() -> None:
-    """Batches and epochs, as the loop advances."""
-    progress = Progress(trial_id=3)
-    for ends in (False, True, False):
-        progress.advance(ends)
-    assert (progress.batches_trained, progress.epochs_trained) == (3, 1)
+def test_progress_is_restored() -> None:
+    """6.1: every number comes back."""
+    progress = Progress(8, 2, 6, 8, 3)
     other = Progress()
     other.load_state_dict(progress.state_dict())
     assert other == progress
