@@ -245,6 +245,10 @@ class PyTorchTrialContext(TrialFacts):
         """The gradient scaler, from `wrap_scaler()`, `experimental.use_amp()` or `configure_apex_amp()`; or None."""
         return self.precision.scaler
 
+    @scaler.setter
+    def scaler(self, scaler: Any) -> None:
+        self.precision.scaler = scaler
+
     def use_amp(self, dtype: torch.dtype | None = None) -> None:
         """See `context.experimental.use_amp()`."""
         self.precision.use_amp(self.device, dtype, is_late=bool(self.models))
