@@ -67,7 +67,8 @@ def _combine_and_average_training_metrics(
     context: Collective, per_batch_metrics: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
     """Each batch's mean over ranks on the chief, this rank's own list elsewhere. Collective."""
-    assert context.size > 1, "there are no other ranks to average with"
+    if context.size == 1:
+        raise AssertionError("There is one rank, so there are no others to average with. Use the metrics as they are.")
     window = TrainingWindow(context, kept_batches=len(per_batch_metrics))
     for metrics in per_batch_metrics:
         window.add(metrics)

@@ -236,7 +236,8 @@ def _legacy_code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) 
 
 def _legacy_context(home: Path, saved: Mapping[str, Any]) -> CheckpointLoadContext:
     for key in ("experiment_config", "hparams"):
-        assert saved.get(key) is not None, f"{home} has no {key}, and a checkpoint of this kind cannot do without."
+        if saved.get(key) is None:
+            raise AssertionError(f"{home} has no {key}, and a checkpoint of this kind cannot do without.")
     config = {**saved["experiment_config"], **copy.deepcopy(_OF_THE_CLUSTER)}
     context = CheckpointLoadContext(saved["hparams"], config)
     context.continue_with_seed(int((config.get("reproducibility") or {}).get("experiment_seed") or 0))

@@ -97,7 +97,10 @@ class TrainUnit:
             return Batch(value)
         if name == "epochs":
             return Epoch(value)
-        assert global_batch_size, "a period in records needs global_batch_size"
+        if not global_batch_size:
+            raise AssertionError(
+                f"A period of {value} records needs global_batch_size in the hyperparameters, and there is none."
+            )
         return Batch._from_records(value, global_batch_size)
 
 
