@@ -167,7 +167,8 @@ def _framed(records: Bytes) -> bytes:
     count, size = records.shape
     length = np.frombuffer(struct.pack("<Q", size), np.uint8)[None]
     head = np.concatenate([length, _checksums(length)], axis=1)
-    return np.concatenate([np.repeat(head, count, axis=0), records, _checksums(records)], axis=1).tobytes()
+    framed: Bytes = np.concatenate([np.repeat(head, count, axis=0), records, _checksums(records)], axis=1)
+    return framed.tobytes()
 
 
 def _checksums(records: Bytes) -> Bytes:
@@ -197,7 +198,7 @@ def _contribution(following: int) -> npt.NDArray[np.uint32]:
 
 
 def _table() -> npt.NDArray[np.uint32]:
-    table = np.arange(256, dtype=np.uint32)
+    table: npt.NDArray[np.uint32] = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
     return table

@@ -243,7 +243,8 @@ def _flat(history: Iterable[Chunk]) -> Array | None:
     chunks = [chunk.values for chunk in history]
     if not chunks or any(not isinstance(c, np.ndarray) or c.ndim != 1 or c.dtype.kind not in "fiu" for c in chunks):
         return None
-    return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
+    values: Array = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
+    return values
 
 
 def _items(values: Any) -> list[Any]:
