@@ -21,7 +21,7 @@ from determined.pytorch._fit import Fit, Policy
 from determined.pytorch._metrics import TrainingWindow
 from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_units
 from determined.pytorch._state import Progress
-from determined.pytorch._stream import epoch_length, training_stream
+from determined.pytorch._stream import TrainingStream, epoch_length, training_stream
 from determined.pytorch._trial import PyTorchTrial
 from determined.pytorch._validate import Validation, evaluates_full_dataset
 
@@ -172,34 +172,12 @@ class Trainer:
         progress = Progress(trial_id=_trial_id(context))
         with contextlib.ExitStack() as stack:
             stack.callback(callbacks.shut_down)
-            first_batch = saved_batches(services, source, progress.trial_id) if source else 0
-            if source and first_batch and (seed := saved_seed(services, source)) is not None:
-                context.continue_with_seed(seed)
-            callbacks.start(first_batch, source)
-            loader = trial.build_training_data_loader()
-            length = distributed.broadcast(epoch_length(loader, distributed.size))
-            stream = training_stream(
-                loader,
-                seed=context.get_trial_seed(),
-                rank=distributed.rank,
-                size=distributed.size,
-                epoch_length=length,
-                is_checked=context.checks_datasets,
-            )
+            self._start(callbacks, source, progress.trial_id)
+            stream, length = self._open_stream()
             stack.callback(stream.close)
-            context.position.batch_idx, context.position.epoch_length = None, length
-            validation_loader = trial.build_validation_data_loader()
-            validation = Validation(trial, context, callbacks, validation_loader, plan.test_mode)
+            validation = Validation(trial, context, callbacks, trial.build_validation_data_loader(), plan.test_mode)
             checkpointer = Checkpointer(services, context, trial, callbacks, progress, stream)
-            continues = False
-            if source is not None:
-                continues = checkpointer.load(source).continues
-                if continues and (best := saved_best(services, source)) is not None:
-                    services.train.note_best_validation(best)
-            context.position.epoch_shift = stream.epoch_shift(progress.batches_trained)
-            services.train.note_fit(
-                progress.batches_trained, Path(source).name if source else None, continues=continues
-            )
+            self._go_on(checkpointer, source, stream, progress)
             _say_start(plan, progress, length, distributed.rank == 0)
             if profiles:
                 services.profiler.on()
@@ -227,6 +205,43 @@ class Trainer:
                 validates_first=step_zero_validation and progress.batches_trained == 0 and plan.length > 0,
             )
             _loop.run(fit)
+
+    def _start(self, callbacks: Callbacks, source: str | None, trial_id: int) -> None:
+        """Tell the callbacks where training begins; what goes on has the seed that it began with."""
+        services = self._context.core_context
+        first_batch = saved_batches(services, source, trial_id) if source else 0
+        if source and first_batch and (seed := saved_seed(services, source)) is not None:
+            self._context.continue_with_seed(seed)
+        callbacks.start(first_batch, source)
+
+    def _open_stream(self) -> tuple[TrainingStream, int]:
+        """The training batches of this rank, and how many make an epoch, the same on every rank. Collective."""
+        context, distributed = self._context, self._context.distributed
+        loader = self._trial.build_training_data_loader()
+        length = distributed.broadcast(epoch_length(loader, distributed.size))
+        stream = training_stream(
+            loader,
+            seed=context.get_trial_seed(),
+            rank=distributed.rank,
+            size=distributed.size,
+            epoch_length=length,
+            is_checked=context.checks_datasets,
+        )
+        context.position.batch_idx, context.position.epoch_length = None, length
+        return stream, length
+
+    def _go_on(
+        self, checkpointer: Checkpointer, source: str | None, stream: TrainingStream, progress: Progress
+    ) -> None:
+        """Restore what was saved, if anything, and note where training is. Collective."""
+        services = self._context.core_context
+        continues = False
+        if source is not None:
+            continues = checkpointer.load(source).continues
+            if continues and (best := saved_best(services, source)) is not None:
+                services.train.note_best_validation(best)
+        self._context.position.epoch_shift = stream.epoch_shift(progress.batches_trained)
+        services.train.note_fit(progress.batches_trained, Path(source).name if source else None, continues=continues)
 
 
 def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
