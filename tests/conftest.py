@@ -79,3 +79,10 @@ def home(leaves_nothing_behind: None, tmp_path: Path, monkeypatch: pytest.Monkey
     path = tmp_path / "det-home"
     monkeypatch.setenv("DET_HOME", str(path))
     return path
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints copy the code of the current directory; here there is none."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")

@@ -12,12 +12,7 @@ import torch
 from determined.pytorch import Batch, Epoch, PyTorchCallback
 from tests.trials import OneWeightTrial, Recorder, Run, train
 
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints copy the code of the current directory; here there is none."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 VALIDATION = ["on_validation_start", "on_validation_epoch_start", "on_validation_epoch_end", "on_validation_end"]

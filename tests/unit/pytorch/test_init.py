@@ -16,12 +16,7 @@ from determined import core, errors, pytorch
 from determined.pytorch import _init
 from tests.trials import OneWeightTrial, managed, train
 
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints copy the code of the current directory; here there is none."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def first_numbers(**options: Any) -> tuple[float, float, float]:

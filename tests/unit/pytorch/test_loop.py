@@ -17,12 +17,7 @@ from determined.pytorch import Batch, Epoch, ShouldExit, _loop
 from tests.ranks import run_threads
 from tests.trials import OneWeightTrial, Recorder, Run, managed, stored_state, train
 
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints copy the code of the current directory; here there is none."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 class TestBoundaries:

@@ -16,12 +16,7 @@ from determined.pytorch import Batch, Epoch, ShouldExit, Trainer, TrainUnit
 from determined.pytorch._checkpoint import Checkpointer
 from tests.trials import OneWeight, OneWeightTrial, Recorder, Run, managed, stored_file, stored_state, train
 
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints copy the code of the current directory; here there is none."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 class TestChecks:
@@ -472,6 +467,25 @@ class TestResume:
         first = train(max_length=Batch(2), init={"seed": 5})
         second = train(max_length=Batch(4), init={"seed": 6}, latest_checkpoint=first.checkpoint)
         assert second.context.get_trial_seed() == 5
+
+    def test_a_loader_of_ones_own_can_skip_what_was_trained(self) -> None:
+        """W3: get_initial_batch() is where a resumed run begins, locally too; 0 in a run that starts afresh."""
+
+        class Skips(OneWeightTrial):
+            def __init__(self, context: Any, log: Any) -> None:
+                super().__init__(context, log)
+                context.experimental.disable_dataset_reproducibility_checks()
+
+            def build_training_data_loader(self) -> Any:
+                batches = torch.utils.data.BatchSampler(range(len(self.data)), 2, drop_last=False)
+                skipping = pytorch.adapt_batch_sampler(batches, repeat=True, skip=self.context.get_initial_batch())
+                return torch.utils.data.DataLoader(self.data, batch_sampler=skipping)
+
+        whole = train(Skips, max_length=Batch(6))
+        first = train(Skips, max_length=Batch(3))
+        rest = train(Skips, max_length=Batch(6), latest_checkpoint=first.checkpoint)
+        assert rest.context.get_initial_batch() == 3
+        assert first.of("batch") + rest.of("batch") == whole.of("batch")
 
     def test_what_hooks_change_in_a_checkpoint(self, home: Path) -> None:
         """T34: a key added before saving is in the file; a weight edited before loading is loaded."""

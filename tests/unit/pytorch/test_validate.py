@@ -19,12 +19,7 @@ from tests.ranks import run_threads
 from tests.trials import OneWeightTrial, Run, train
 from tests.unit.pytorch.contexts import make_context
 
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints copy the code of the current directory; here there is none."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def validated(values: list[Any], reducer: Any = Reducer.AVG, **options: Any) -> dict[str, Any]:
