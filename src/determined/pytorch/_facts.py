@@ -99,8 +99,15 @@ class TrialFacts:
         self._trial_seed = seed
 
     def get_initial_batch(self) -> int:
-        """How many batches were trained before this process started."""
+        """How many batches were trained before: those that a data loader of your own has to skip.
+
+        `fit()` knows which checkpoint it goes on from, so ask in `build_training_data_loader()`, not in `__init__`.
+        """
         return self._steps_completed
+
+    def start_at(self, batches_trained: int) -> None:
+        """Training begins after this many batches. For the trainer."""
+        self._steps_completed = batches_trained
 
     def get_experiment_id(self) -> int:
         """The experiment's number; ValueError in a plain `python train.py`, which belongs to none."""

@@ -405,10 +405,12 @@ class ForeignStream(TrainingStream):
     def _say_if_misplaced(self) -> None:
         if not self._is_placed and self._batches_trained % self.epoch_length:
             logger.warning(
-                "%s has no state_dict() and load_state_dict(), so after batch %d training goes on at its beginning, "
-                "and some records of the epoch may be seen twice, others not at all.",
+                "%s has no state_dict() and load_state_dict(), so after batch %d training goes on with the first batch "
+                "that it gives: some records of the epoch are seen twice, others not at all, unless %s() made it skip "
+                "context.get_initial_batch() batches.",
                 type(self._loader).__name__,
                 self._batches_trained,
+                TRAINING,
             )
         self._is_placed = True
 

@@ -212,6 +212,7 @@ class Trainer:
         first_batch = saved_batches(services, source, trial_id) if source else 0
         if source and first_batch and (seed := saved_seed(services, source)) is not None:
             self._context.continue_with_seed(seed)
+        self._context.start_at(first_batch)
         callbacks.start(first_batch, source)
 
     def _open_stream(self) -> tuple[TrainingStream, int]:

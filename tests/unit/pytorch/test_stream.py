@@ -536,8 +536,9 @@ def test_a_loader_that_cannot_be_resumed_says_so_once(log: pytest.LogCaptureFixt
     assert taken(resumed, 7) == [1, 2, 3, 1, 2, 3, 1]
     assert [record.message for record in log.records] == [
         (
-            "list has no state_dict() and load_state_dict(), so after batch 4 training goes on at its beginning, and "
-            "some records of the epoch may be seen twice, others not at all."
+            "list has no state_dict() and load_state_dict(), so after batch 4 training goes on with the first batch "
+            "that it gives: some records of the epoch are seen twice, others not at all, unless "
+            "build_training_data_loader() made it skip context.get_initial_batch() batches."
         )
     ]
 
