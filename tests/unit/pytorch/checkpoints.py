@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -99,3 +101,26 @@ def make_run(
         services, context, DigitTrial(), Callbacks(named), progress, stream, code=code or CodeCopy(root.parent / "none")
     )
     return Run(services, context, named, progress, stream, checkpointer)
+
+
+def state_of(root: Path, storage_id: str) -> dict[str, Any]:
+    state: dict[str, Any] = torch.load(root / storage_id / "state_dict.pth", weights_only=True)
+    return state
+
+
+def draws() -> tuple[Any, ...]:
+    """The next number of every random stream."""
+    return random.random(), np.random.rand(), torch.rand(1).item()
+
+
+class Keeps(PyTorchCallback):
+    """Has this to save, and what was loaded."""
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"kept": self.state}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.state = state_dict["kept"]
