@@ -15,7 +15,7 @@ from torch.utils.data import get_worker_info
 
 from determined.pytorch import DataLoader
 from determined.pytorch._stream import training_stream, validation_loader
-from tests.unit.pytorch.test_data import streams
+from tests.unit.pytorch.loaders import streams
 
 
 class Drawing:

@@ -1,12 +1,11 @@
-"""`DataLoader`: the contract's rules, its order, and that it leaves the random streams of the process alone."""
+"""`DataLoader`: the contract's rules: what it takes and refuses, shards, skips, and batches of any structure."""
 
 from __future__ import annotations
 
-import random
 import time
 import warnings
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -16,43 +15,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import (
-    BatchSampler,
-    IterableDataset,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
 from determined.pytorch import DataLoader, _data, adapt_batch_sampler, samplers
-
-TEN = list(range(10))
+from tests.unit.pytorch.loaders import TEN, Endless, dataset_and_options, kinds, lists
 
 
 class Numbers(IterableDataset[int]):
     def __iter__(self) -> Iterator[int]:
         return iter(TEN)
-
-
-def lists(loader: Any, count: int | None = None) -> list[list[int]]:
-    return [batch.tolist() for batch in islice(loader, count)]
-
-
-def flat(loader: Any, count: int | None = None) -> list[int]:
-    return list(chain.from_iterable(lists(loader, count)))
-
-
-def streams() -> tuple[Any, ...]:
-    """The state of all global random streams, to be compared."""
-    numpy_state: Any = np.random.get_state(legacy=False)["state"]
-    return (
-        random.getstate(),
-        numpy_state["key"].tobytes(),
-        numpy_state["pos"],
-        torch.get_rng_state().numpy().tobytes(),
-    )
 
 
 def test_batches_come_in_order() -> None:
@@ -146,36 +117,6 @@ def test_repeat_and_skip_by_example() -> None:
     assert len(stream) == 2
 
 
-def dataset_and_options(kind: str, length: int, size: int, drop_last: bool) -> tuple[Any, dict[str, Any]]:
-    dataset = list(range(length))
-    cut: dict[str, Any] = {"batch_size": size, "drop_last": drop_last}
-    if kind == "sequential" or not length:
-        return dataset, cut
-    if kind == "shuffled":
-        return dataset, {**cut, "shuffle": True}
-    if kind == "sampler":
-        return dataset, {**cut, "sampler": RandomSampler(dataset)}
-    if kind == "torch batches":
-        return dataset, {"batch_sampler": BatchSampler(SubsetRandomSampler(dataset), size, drop_last)}
-    return dataset, {"batch_sampler": Buckets(length, size)}
-
-
-class Buckets(Sampler[list[int]]):
-    """A batch sampler of the user's own, that draws from Python's random stream."""
-
-    def __init__(self, length: int, size: int) -> None:
-        self.length, self.size = length, size
-
-    def __iter__(self) -> Iterator[list[int]]:
-        records = list(range(self.length))
-        batches = [records[start : start + self.size] for start in range(0, self.length, self.size)]
-        random.shuffle(batches)
-        yield from batches
-
-    def __len__(self) -> int:
-        return -(-self.length // self.size)
-
-
 class OneList(Sampler[list[int]]):
     """A batch sampler that fills one list again and again, as torch allows: it reads a batch before the next."""
 
@@ -201,9 +142,6 @@ def test_a_batch_sampler_may_fill_one_list_again_and_again() -> None:
 def test_no_replicas_is_one() -> None:
     """1.4: sharding is for more than one replica."""
     assert lists(DataLoader(list(range(3))).get_data_loader(num_replicas=0, skip=1)) == [[1], [2]]
-
-
-kinds = st.sampled_from(["sequential", "shuffled", "sampler", "torch batches", "buckets"])
 
 
 @given(kinds, st.integers(1, 60), st.integers(1, 9), st.booleans(), st.integers(1, 5), st.integers(0, 30))
@@ -283,139 +221,6 @@ def test_samplers_made_by_default() -> None:
     assert type(DataLoader(TEN, batch_sampler=[[1]]).sampler) is SequentialSampler
     with pytest.raises(ValueError, match="num_samples"):
         DataLoader([], shuffle=True)
-
-
-def test_every_pass_reshuffles() -> None:
-    """A plain loop over epochs sees a new order in each, with and without persistent loaders."""
-    loader = DataLoader(list(range(100)), batch_size=10, shuffle=True)
-    passes = [flat(loader) for _ in range(3)]
-    assert all(sorted(records) == list(range(100)) for records in passes)
-    assert passes[0] != passes[1] != passes[2]
-    made = loader.get_data_loader()
-    assert [flat(made) for _ in range(3)] == passes
-    assert flat(loader.get_data_loader(repeat=True), 30) == [record for records in passes for record in records]
-    assert flat(loader.sampler.data_source and [torch.tensor(list(loader.sampler))]) == passes[0]
-
-
-def test_shards_agree_whatever_else_is_drawn() -> None:
-    """W39 Ranks with different seeds and draws of their own still share one order."""
-    loader = DataLoader(list(range(100)), batch_size=10, shuffle=True)
-    torch.manual_seed(1)
-    first = flat(loader.get_data_loader(num_replicas=2, rank=0))
-    torch.manual_seed(2)
-    torch.rand(3)
-    again = DataLoader(list(range(100)), batch_size=10, shuffle=True)  # as in another process
-    second = flat(again.get_data_loader(num_replicas=2, rank=1))
-    assert sorted(first + second) == list(range(100))
-
-
-def test_a_generator_decides_the_order() -> None:
-    """Its seed does, so equal generators give equal orders, and nothing depends on what was drawn from it."""
-
-    def order(seed: int, draws: int = 0) -> list[int]:
-        generator = torch.Generator().manual_seed(seed)
-        torch.rand(draws, generator=generator)
-        return flat(DataLoader(list(range(50)), shuffle=True, generator=generator))
-
-    assert order(1) == order(1, draws=5)
-    assert order(1) != order(2)
-
-
-def random_batches(batches: int, size: int) -> Iterator[list[int]]:
-    for _ in range(batches):
-        yield [random.randrange(50) for _ in range(size)]
-
-
-class Endless(Sampler[list[int]]):
-    """Draws batches for ever, and has no length."""
-
-    def __iter__(self) -> Iterator[list[int]]:
-        while True:
-            yield [random.randrange(10), int(np.random.randint(10)), int(torch.randint(10, ()))]
-
-
-MAKERS: dict[str, Callable[[], DataLoader[Any]]] = {
-    "sequential": lambda: DataLoader(TEN, 2),
-    "shuffled": lambda: DataLoader(TEN, 2, shuffle=True),
-    "random sampler": lambda: DataLoader(TEN, 2, sampler=RandomSampler(TEN)),
-    "with replacement": lambda: DataLoader(TEN, 2, sampler=RandomSampler(TEN, replacement=True, num_samples=40)),
-    "subset": lambda: DataLoader(TEN, 2, sampler=SubsetRandomSampler(TEN)),
-    "weighted": lambda: DataLoader(TEN, 2, sampler=WeightedRandomSampler([1.0] * 10, 10)),
-    "own batches": lambda: DataLoader(TEN, batch_sampler=Buckets(10, 3)),
-    "endless": lambda: DataLoader(TEN, batch_sampler=Endless()),
-}
-
-
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_no_global_stream_is_drawn_from(make: Callable[[], DataLoader[Any]]) -> None:
-    """W59 Building, iterating, repeating, skipping and sharding leave `random`, `numpy` and `torch` where they were."""
-    before = streams()
-    loader = make()
-    lists(loader, 7)
-    lists(loader.get_data_loader(repeat=True, num_replicas=2, rank=1), 7)
-    if hasattr(type(loader.batch_sampler), "__len__"):
-        lists(loader.get_data_loader(repeat=True, skip=2), 7)
-    assert streams() == before
-
-
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_the_order_does_not_depend_on_global_streams(make: Callable[[], DataLoader[Any]]) -> None:
-    """W38 Samplers that draw from global streams are given streams that depend on seed and epoch only."""
-    torch.manual_seed(1)
-    random.seed(1)
-    first = lists(make().get_data_loader(repeat=True), 15)
-    torch.manual_seed(2)
-    random.seed(2)
-    np.random.seed(2)
-    assert lists(make().get_data_loader(repeat=True), 15) == first
-
-
-def test_a_samplers_own_generator_is_left_as_it_was() -> None:
-    """Each epoch is a function of its seed, and the user can go on drawing from it."""
-    generator = torch.Generator().manual_seed(3)
-    state = generator.get_state()
-    loader = DataLoader(TEN, 2, sampler=RandomSampler(TEN, generator=generator))
-    passes = [flat(loader), flat(loader)]
-    assert passes[0] != passes[1]
-    assert torch.equal(generator.get_state(), state)
-    assert generator.initial_seed() == 3
-
-
-def test_a_sampler_with_a_state_of_its_own_is_brought_up_to_the_epoch() -> None:
-    """Its earlier passes are read again, as nothing else could tell what it would yield."""
-
-    class Stateful(Sampler[int]):
-        def __init__(self) -> None:
-            self.own = np.random.RandomState(5)
-
-        def __iter__(self) -> Iterator[int]:
-            return iter(self.own.permutation(10).tolist())
-
-        def __len__(self) -> int:
-            return 10
-
-    whole = flat(DataLoader(TEN, 5, sampler=Stateful()).get_data_loader(repeat=True), 8)
-    assert flat(DataLoader(TEN, 5, sampler=Stateful()).get_data_loader(repeat=True, skip=6), 2) == whole[30:]
-    assert sorted(whole[30:]) == TEN
-
-
-def test_set_epoch_of_samplers_is_called() -> None:
-    """Also of one that another wraps."""
-    told: list[int] = []
-
-    class Told(Sampler[int]):
-        def set_epoch(self, epoch: int) -> None:
-            told.append(epoch)
-
-        def __iter__(self) -> Iterator[int]:
-            return iter(TEN)
-
-        def __len__(self) -> int:
-            return 10
-
-    loader = DataLoader(TEN, 5, sampler=samplers.SkipSampler(Told(), 5))
-    assert lists(loader.get_data_loader(repeat=True), 3) == [[5, 6, 7, 8, 9]] * 3
-    assert told == [0, 1, 2]
 
 
 def test_repeating_an_empty_loader_is_an_error() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import sys
@@ -15,28 +14,23 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import BatchSampler, IterableDataset, Sampler, SequentialSampler
+from torch.utils.data import BatchSampler, Sampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from determined.pytorch import DataLoader, _dataset_repro_warning, samplers
-from determined.pytorch._stream import TrainingStream, epoch_length, training_stream, validation_loader
-from tests.unit.pytorch.test_data import Buckets, Endless, dataset_and_options, kinds, lists, streams
-
-SEED = 11
-
-
-def stream(loader: Any, **options: Any) -> TrainingStream:
-    return training_stream(loader, **{"seed": SEED, **options})
-
-
-def taken(source: TrainingStream, steps: int) -> list[Any]:
-    return [batch.tolist() if isinstance(batch, torch.Tensor) else batch for batch in islice(source, steps)]
-
-
-def saved(source: TrainingStream) -> dict[str, Any]:
-    """A state as it comes back from a checkpoint: nothing but JSON survives."""
-    state: dict[str, Any] = json.loads(json.dumps(source.state_dict()))
-    return state
+from determined.pytorch import DataLoader, samplers
+from determined.pytorch._stream import TrainingStream, validation_loader
+from tests.unit.pytorch.loaders import (
+    SEED,
+    Buckets,
+    Endless,
+    dataset_and_options,
+    kinds,
+    lists,
+    saved,
+    stream,
+    streams,
+    taken,
+)
 
 
 @pytest.fixture
@@ -408,152 +402,6 @@ def test_epochs_of_varying_length() -> None:
     again = stream(DataLoader(list(range(9)), batch_sampler=Growing()))
     again.load_state_dict(saved(resumed))
     assert taken(again, 2) == [[1], [2]]
-
-
-# Loaders that are not ours.
-
-
-def test_other_loaders_are_refused_by_name() -> None:
-    """D-13, T26 With what to do about it, for training and validation."""
-    loader = torch.utils.data.DataLoader([1, 2])
-    for method, build in (("training", stream), ("validation", lambda it: validation_loader(it, seed=SEED))):
-        with pytest.raises(RuntimeError) as caught:
-            build(loader)
-        for part in (
-            f"build_{method}_data_loader()",
-            "a DataLoader",
-            "determined.pytorch.DataLoader",
-            "context.experimental.disable_dataset_reproducibility_checks()",
-        ):
-            assert part in str(caught.value)
-    deepspeed = _dataset_repro_warning("f", [], is_deepspeed_trial=True)
-    assert "call context.disable_dataset_reproducibility_checks()" in deepspeed
-
-
-def test_unchecked_loaders_are_used_untouched() -> None:
-    """D-14 Rank 1 of 2 sees the same batches as rank 0."""
-    ranks = [
-        stream(torch.utils.data.DataLoader(list(range(6)), batch_size=2), rank=rank, size=2, is_checked=False)
-        for rank in range(2)
-    ]
-    assert [taken(source, 3) for source in ranks] == [[[0, 1], [2, 3], [4, 5]]] * 2
-    loader = [torch.zeros(1)]
-    assert validation_loader(loader, seed=SEED, rank=1, size=2, is_checked=False) is loader
-
-
-def test_a_loader_without_length_has_one_epoch() -> None:
-    """D-16, T27 The epoch index stays 0, however often the loader is started again."""
-
-    class Numbers(IterableDataset[int]):
-        def __iter__(self) -> Iterator[int]:
-            return iter(range(3))
-
-    source = stream(torch.utils.data.DataLoader(Numbers()), is_checked=False)
-    ends = [(batch.item(), source.epoch_idx, source.starts_epoch, source.ends_epoch) for batch in islice(source, 7)]
-    assert [end[0] for end in ends] == [0, 1, 2, 0, 1, 2, 0]
-    assert [end[1:] for end in ends] == [(0, True, False)] + [(0, False, False)] * 6
-
-
-def test_a_finite_loader_is_started_again() -> None:
-    """T25 Two batches, five steps, and epochs that follow them."""
-    source = stream([10, 20], is_checked=False)
-    seen = [(batch, source.epoch_idx, source.starts_epoch, source.ends_epoch) for batch in islice(source, 5)]
-    assert seen == [
-        (10, 0, True, False),
-        (20, 0, False, True),
-        (10, 1, True, False),
-        (20, 1, False, True),
-        (10, 2, True, False),
-    ]
-    assert epoch_length([10, 20], size=2) == 2
-
-
-def test_a_generator_that_ends_is_an_error() -> None:
-    """It cannot be started again; an endless one is welcome."""
-    source = stream((number for number in range(2)), is_checked=False)
-    assert taken(source, 2) == [0, 1]
-    with pytest.raises(RuntimeError, match="a generator, which ended after 2 batches and cannot be started again"):
-        next(source)
-
-
-def test_a_foreign_loader_without_batches_is_an_error() -> None:
-    """Known by its length, or found out."""
-    with pytest.raises(ValueError, match="a list without a single batch"):
-        stream([], is_checked=False)
-
-    class Nothing:
-        def __iter__(self) -> Iterator[int]:
-            return iter(())
-
-    with pytest.raises(ValueError, match="a Nothing without a single batch"):
-        next(stream(Nothing(), is_checked=False))
-
-
-class Stateful:
-    """A loader that can save its place, such as torchdata's StatefulDataLoader."""
-
-    def __init__(self, length: int = 4) -> None:
-        self.length, self.place = length, 0
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[int]:
-        while self.place < self.length:
-            self.place += 1
-            yield self.place - 1
-        self.place = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"place": self.place}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.place = state["place"]
-
-
-@pytest.mark.parametrize("steps", range(9))
-def test_stateful_loaders_are_saved_and_restored(steps: int, log: pytest.LogCaptureFixture) -> None:
-    """At any batch, also the last of an epoch."""
-    whole = stream(Stateful(), is_checked=False)
-    taken(whole, steps)
-    resumed = stream(Stateful(), is_checked=False)
-    resumed.load_state_dict(saved(whole))
-    assert [(batch, resumed.epoch_idx) for batch in islice(resumed, 6)] == [
-        (batch, whole.epoch_idx) for batch in islice(whole, 6)
-    ]
-    assert not log.records
-
-
-def test_a_loader_that_cannot_be_resumed_says_so_once(log: pytest.LogCaptureFixture) -> None:
-    """Where it matters: not at the start of an epoch."""
-    boundary = stream([1, 2, 3], is_checked=False, batches_trained=3)
-    taken(boundary, 1)
-    assert not log.records
-    whole = stream([1, 2, 3], is_checked=False)
-    taken(whole, 4)
-    resumed = stream([1, 2, 3], is_checked=False)
-    resumed.load_state_dict(saved(whole))
-    assert taken(resumed, 7) == [1, 2, 3, 1, 2, 3, 1]
-    assert [record.message for record in log.records] == [
-        (
-            "list has no state_dict() and load_state_dict(), so after batch 4 training goes on with the first batch "
-            "that it gives: some records of the epoch are seen twice, others not at all, unless "
-            "build_training_data_loader() made it skip context.get_initial_batch() batches."
-        )
-    ]
-
-
-def test_changing_loaders_between_runs_is_said(log: pytest.LogCaptureFixture) -> None:
-    """From a foreign loader to ours, and back."""
-    foreign = stream([1, 2, 3], is_checked=False)
-    taken(foreign, 2)
-    ours = stream(DataLoader(list(range(6)), 2))
-    ours.load_state_dict(saved(foreign))
-    assert "not determined.pytorch.DataLoader" in log.text
-    assert taken(ours, 1) == [[4, 5]]
-    back = stream([1, 2, 3], is_checked=False, batches_trained=3)
-    back.load_state_dict(saved(ours))
-    assert taken(back, 1) == [1]
 
 
 # Validation.
