@@ -229,6 +229,8 @@ def set_state(
         fields: dict[str, Any] = {"state_reason": reason} if reason else {}
     else:
         fields = {"state": state, "state_reason": reason, "end_time": end}
+        if state == "COMPLETED":  # however much was reported: a test of one batch, or a stop before the end, is done too
+            fields["progress"] = 1.0
         body = {"from": before, "to": state, "reason": reason}
         events.append(conn, experiment_id, "STATE", body, time=moment)
     if fields:

@@ -18,7 +18,7 @@ def test_fields(history: History, runs: Determined) -> None:
     assert (experiment.id, experiment.name, experiment.state) == (run.experiment_id, "cifar", ExperimentState.COMPLETED)
     assert experiment.config == {"searcher": {"metric": "loss"}}
     assert experiment.labels == {"a", "b"}
-    assert (experiment.archived, experiment.progress, experiment.description) == (False, None, "")
+    assert (experiment.archived, experiment.progress, experiment.description) == (False, 1.0, "")
     assert (experiment.notes, experiment.project_id, experiment.workspace_id) == ("", 1, 1)
     assert (experiment.best_metric, experiment.best_trial_id) == (0.5, run.trial_id)
     assert runs.get_experiment(history.experiment()).labels is None

@@ -110,6 +110,16 @@ def test_states_come_with_events_and_times(store: Store) -> None:
     assert found[0].time == minutes(5)
 
 
+def test_what_is_completed_is_all_done(store: Store) -> None:
+    """P-46: a COMPLETED experiment shows 1.0, whatever was reported last; what failed, how far it came."""
+    with store.write() as conn:
+        for state in ("COMPLETED", "ERROR"):
+            ident = experiments.create(conn, name=state, config={}, owner="ada", state="ACTIVE")
+            experiments.update(conn, ident, progress=0.25)
+            experiments.set_state(conn, ident, state)
+        assert [row.progress for row in experiments.find(conn)] == [1.0, 0.25]
+
+
 def test_what_the_store_keeps_cannot_be_set(store: Store) -> None:
     """`update` refuses columns that have rules of their own."""
     with store.write() as conn:
