@@ -229,7 +229,7 @@ def set_state(
         fields: dict[str, Any] = {"state_reason": reason} if reason else {}
     else:
         fields = {"state": state, "state_reason": reason, "end_time": end}
-        if state == "COMPLETED":  # however much was reported: a test of one batch, or a stop before the end, is done too
+        if state == "COMPLETED":  # also after one batch of test_mode, or a stop before the end
             fields["progress"] = 1.0
         body = {"from": before, "to": state, "reason": reason}
         events.append(conn, experiment_id, "STATE", body, time=moment)
