@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from determined.client import _sorting
+from determined.client import _edit, _sorting
 from determined.client._checkpoint import Checkpoint
 from determined.client._enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy
 from determined.client._experiment import Experiment
@@ -213,12 +213,7 @@ class Determined:
 
             client.connect().undelete_experiment(7)
         """
-        from determined.store import experiments
-
-        with self._session.write() as conn:
-            experiments.undelete(conn, experiment_id)
-            row = experiments.get(conn, experiment_id)
-        return Experiment(self._session, row)
+        return Experiment(self._session, _edit.undelete(self._session, experiment_id))
 
     def get_trial(self, trial_id: int) -> Trial:
         """One trial.

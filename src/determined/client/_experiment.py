@@ -8,13 +8,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from determined.client import _actions, _files, _retention, _sorting, _store
+from determined.client import _actions, _edit, _files, _retention, _sorting
 from determined.client._checkpoint import Checkpoint, all_checkpoints, find_checkpoints, none_is_best, validated
 from determined.client._enums import CheckpointSortBy, ExperimentState, OrderBy, TrialSortBy
 from determined.client._listing import Listing, frame
 from determined.client._session import Session
 from determined.client._trial import Trial
-from determined.errors import InvalidValue, Refused
 
 if TYPE_CHECKING:
     import pandas
@@ -419,17 +418,15 @@ class Experiment:
 
             experiment.set_name("baseline")
         """
-        if not _text("name", name).strip():
-            raise InvalidValue(f"An experiment is called something; {name!r} is no name. Give at least one character.")
-        self._edit(name=name)
+        self._change(name=_edit.checked_name(name))
 
     def set_description(self, description: str) -> None:
         """Describe it in a line."""
-        self._edit(description=_text("description", description))
+        self._change(description=_edit.checked_text("description", description))
 
     def set_notes(self, notes: str) -> None:
         """Keep notes with it, as long as you like."""
-        self._edit(notes=_text("notes", notes))
+        self._change(notes=_edit.checked_text("notes", notes))
 
     def set_labels(self, labels: Iterable[str]) -> None:
         """Replace its labels.
@@ -439,15 +436,15 @@ class Experiment:
             experiment.set_labels({"cifar", "baseline"})
         """
         wanted = {labels} if isinstance(labels, str) else set(labels)
-        self._edit(labels=wanted)
+        self._change(labels=wanted)
 
     def add_label(self, label: str) -> None:
         """Add a label; one that is there stays."""
-        self._edit(labels=lambda known: known | {label})
+        self._change(labels=lambda known: known | {label})
 
     def remove_label(self, label: str) -> None:
         """Take a label away, if it is there."""
-        self._edit(labels=lambda known: known - {label})
+        self._change(labels=lambda known: known - {label})
 
     def move_to_project(self, workspace_name: str, project_name: str) -> None:
         """Move it to a project of a workspace.
@@ -456,23 +453,10 @@ class Experiment:
 
             experiment.move_to_project("vision", "cifar")
         """
-        from determined.store import places
+        self._change(project_id=_edit.project_id(self._session, workspace_name, project_name))
 
-        with self._session.read() as conn:
-            project = places.find_project(conn, workspace_name, project_name)
-        self._edit(project_id=project.id)
-
-    def _edit(self, *, labels: Any = None, **fields: Any) -> None:
-        from determined.store import experiments
-
-        with self._session.write() as conn:
-            row = experiments.get(conn, self.id)
-            if row.archived:
-                raise Refused(f"Experiment {self.id} is archived, so it is not edited. Unarchive it first.")
-            if fields:
-                experiments.update(conn, self.id, **fields)
-            if labels is not None:
-                experiments.set_labels(conn, self.id, labels(set(row.labels)) if callable(labels) else labels)
+    def _change(self, *, labels: Any = None, **fields: Any) -> None:
+        _edit.change(self._session, self.id, labels=labels, **fields)
         self.reload()
 
     def archive(self) -> None:
@@ -489,13 +473,7 @@ class Experiment:
         self._set_archived(False)
 
     def _set_archived(self, archived: bool) -> None:
-        from determined.store import experiments
-
-        with self._session.write() as conn:
-            row = experiments.get(conn, self.id)
-            if row.state not in experiments.TERMINAL:
-                raise Refused(f"Experiment {self.id} is {row.state}; only one that has ended can be archived.")
-            experiments.update(conn, self.id, archived=archived)
+        _edit.set_archived(self._session, self.id, archived)
         self.reload()
 
     def delete(self) -> None:
@@ -509,13 +487,7 @@ class Experiment:
             experiment.delete()
             client.connect().undelete_experiment(experiment.id)
         """
-        from determined.store import experiments
-
-        with self._session.write() as conn:
-            experiments.delete(conn, self.id)
-            row = experiments.get(conn, self.id, deleted=True)
-        self._take(row)
-        _store.purge_quietly(self._session)
+        self._take(_edit.delete(self._session, self.id))
 
     def undelete(self) -> None:
         """Bring it back after `delete()`.
@@ -524,15 +496,4 @@ class Experiment:
 
             experiment.undelete()
         """
-        from determined.store import experiments
-
-        with self._session.write() as conn:
-            experiments.undelete(conn, self.id)
-            row = experiments.get(conn, self.id)
-        self._take(row)
-
-
-def _text(what: str, given: object) -> str:
-    if not isinstance(given, str):
-        raise InvalidValue(f"An experiment's {what} is a text, not {given!r}.")
-    return given
+        self._take(_edit.undelete(self._session, self.id))
