@@ -80,6 +80,12 @@ def find(conn: Connection, run: Run, description: RunDescription) -> Standing | 
     return None
 
 
+def follow(conn: Connection, run: Run, standing: Standing) -> Standing:
+    """Where the other ranks stand now: the chief may have gone over to the trial that it continues, or begun again."""
+    newest = None if standing.is_managed else runs.last_life(conn, run.name)
+    return standing if newest is None else dataclasses.replace(standing, attempt=newest)
+
+
 def attached(conn: Connection, standing: Standing) -> Attached:
     """What a process wants to know about the trial that it is."""
     attempt = standing.attempt

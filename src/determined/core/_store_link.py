@@ -164,7 +164,10 @@ class StoreLink:
 
         assert self._standing is not None
         with store.write() as conn:
-            standing = _recording.deliver(conn, self._run, self._description, self._standing, reports)
+            standing = self._standing
+            if self._rank != 0:
+                standing = _recording.follow(conn, self._run, standing)
+            standing = _recording.deliver(conn, self._run, self._description, standing, reports)
             beats = time.monotonic() - self._last_beat > BEAT_SECONDS
             if beats and self._rank == 0:
                 attempts.beat(conn, standing.attempt)

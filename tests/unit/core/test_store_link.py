@@ -250,6 +250,25 @@ def test_other_ranks_add_to_the_run_of_the_chief(open_link: Opener, store_place:
     assert len(records.table("allocations", store_place)) == 1
 
 
+@pytest.mark.parametrize("fit", [FitReport(20, "c20", continues=True), FitReport(0, None)])
+def test_other_ranks_follow_the_chief(
+    fit: FitReport, open_link: Opener, store_place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 6: to the trial that it continues, or into a second fit(); what they say is kept with it."""
+    open_link().send([saved("c20", 20), RunStateReport("COMPLETED")])
+    run = new_run()
+    chief, other = open_link(run=run), open_link(run=run, rank=1)
+    chief.send([loss(10, 0.5)] if fit.storage_id is None else [])
+    other.send([LogLine("before", "stdout", 1)])
+    chief.send([fit, loss(30, 0.7)] if fit.storage_id else [fit, loss(5, 0.7)])
+    other.send([LogLine("after", "stdout", 1), MetricReport("cpu", {"cpu_util_simple": 1.0}, None)])
+    newest = records.table("allocations", store_place)[-1]["allocation_id"]
+    lines = [(row["text"], row["allocation_id"]) for row in records.table("logs", store_place)]
+    assert [text for text, _ in lines] == ["before", "after"]
+    assert lines[1][1] == newest
+    assert not caplog.records
+
+
 def test_a_managed_trial_is_the_told_one(open_link: Opener, store_place: str, who: RunDescription) -> None:
     """4.4: a process that was told its trial reports for that attempt; its state and output are not its business."""
     told = _managed(store_place, who)
