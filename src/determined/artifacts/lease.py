@@ -72,13 +72,6 @@ def _is_still(opened: int, place: Path) -> bool:
         return False
 
 
-class Written(Protocol):
-    """Something stored, of which we know when."""
-
-    @property
-    def written(self) -> float: ...
-
-
 class Notes(Protocol):
     """The part of a bucket's driver that notes need."""
 

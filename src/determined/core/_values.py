@@ -159,21 +159,3 @@ def as_float(number: Any) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
-
-
-def json_text(value: Json) -> str:
-    """One line of strict JSON; NaN and the infinities are spelled as the strings "NaN", "Infinity", "-Infinity"."""
-    try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # somewhere in it is a number that JSON has no word for
-        return json.dumps(_spell(value), allow_nan=False, separators=(",", ":"))
-
-
-def _spell(value: Json) -> Json:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, dict):
-        return {key: _spell(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_spell(item) for item in value]
-    return value

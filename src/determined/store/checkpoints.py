@@ -180,29 +180,6 @@ def best(conn: sa.Connection, *, trial_id: int | None = None, experiment_id: int
     return found[0] if found and found[0].searcher_metric is not None else None
 
 
-def of_script(conn: sa.Connection, script: str, which: str = "newest") -> CheckpointRow | None:
-    """The `newest` complete checkpoint that runs of a script have left, or the `best`.
-
-    The best is looked for among the runs that have the same searcher metric as the latest run that has one.
-    """
-    ours = sa.and_(experiments.c.script == script, experiments.c.deleted_at.is_(None))
-    if which == "newest":
-        query = _visible(sa.select(checkpoints.c.uuid)).where(ours, checkpoints.c.state == "COMPLETED")
-        order = (checkpoints.c.report_time.desc(), checkpoints.c.steps.desc())
-        uuid = conn.scalar(query.order_by(*order).limit(1))
-        return None if uuid is None else get(conn, uuid)
-    named = sa.select(experiments.c.searcher_metric, experiments.c.smaller_is_better)
-    latest = named.where(ours, experiments.c.searcher_metric.is_not(None)).order_by(experiments.c.id.desc()).limit(1)
-    goal = conn.execute(latest).one_or_none()
-    if goal is None:
-        return None
-    metric, smaller_is_better = goal
-    same = (experiments.c.searcher_metric == metric, experiments.c.smaller_is_better.is_(smaller_is_better))
-    found = _load(conn, ours, *same, checkpoints.c.state == "COMPLETED")
-    first = _sorted(found, "searcher_metric", not smaller_is_better)[:1]
-    return first[0] if first and first[0].searcher_metric is not None else None
-
-
 def set_state(conn: sa.Connection, uuid: str, state: str, *, resources: dict[str, int] | None = None) -> None:
     """Move to a state; with `resources`, also what files are left. Sizes of trial and experiment follow."""
     query = sa.select(checkpoints.c.trial_id).where(checkpoints.c.uuid == uuid)
@@ -239,11 +216,6 @@ def protected(conn: sa.Connection, experiment_id: int) -> set[str]:
         trials_table.c.warm_start_checkpoint_uuid.in_(mine)
     )
     return {*conn.scalars(registered), *conn.scalars(started)}
-
-
-def storage_of(conn: sa.Connection, uuid: str) -> dict[str, Any] | None:
-    """Where a checkpoint's files are, as `checkpoint_storage` says it; None if that was not recorded."""
-    return get(conn, uuid).storage
 
 
 def refresh_sizes(conn: sa.Connection, trial_id: int) -> None:

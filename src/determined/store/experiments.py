@@ -266,17 +266,6 @@ def set_labels(conn: sa.Connection, experiment_id: int, labels: Iterable[str]) -
         conn.execute(experiment_labels.insert(), [{"experiment_id": experiment_id, "label": label} for label in wanted])
 
 
-def add_label(conn: sa.Connection, experiment_id: int, label: str) -> None:
-    """Add a label; one that is there already stays."""
-    set_labels(conn, experiment_id, [*labels_of(conn, [experiment_id]).get(experiment_id, []), label])
-
-
-def remove_label(conn: sa.Connection, experiment_id: int, label: str) -> None:
-    """Take a label away, if it is there."""
-    kept = [other for other in labels_of(conn, [experiment_id]).get(experiment_id, []) if other != label]
-    set_labels(conn, experiment_id, kept)
-
-
 def delete(conn: sa.Connection, experiment_id: int, *, time: datetime.datetime | None = None) -> None:
     """Hide an experiment from everything; `removal.purge` removes it when the time for second thoughts is over.
 

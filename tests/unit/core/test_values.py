@@ -13,7 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.core._values import json_text, plain, plain_metrics
+from determined.core._values import plain, plain_metrics
+from determined.store.values import dump
 
 
 class Colour(enum.Enum):
@@ -58,7 +59,7 @@ def test_values_become_plain(value: object, expected: object) -> None:
 def test_not_a_number_is_spelled_out() -> None:
     """C-53: NaN and the infinities are written as the strings "NaN", "Infinity", "-Infinity"."""
     metrics = plain_metrics({"a": float("nan"), "b": np.inf, "c": [torch.tensor(-float("inf"))], "d": 1.5})
-    assert json.loads(json_text(metrics)) == {"a": "NaN", "b": "Infinity", "c": ["-Infinity"], "d": 1.5}
+    assert json.loads(dump(metrics)) == {"a": "NaN", "b": "Infinity", "c": ["-Infinity"], "d": 1.5}
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, 1 + 2j, np.array([1j]), torch.tensor(1j), {"a": [object()]}])
@@ -93,6 +94,6 @@ values = st.recursive(
 def test_any_json_value_survives(metrics: dict[str, object]) -> None:
     """Whatever JSON can hold is left as it is, and its text is strict JSON on one line."""
     assert repr(plain_metrics(metrics)) == repr(metrics)
-    text = json_text(plain_metrics(metrics))
+    text = dump(plain_metrics(metrics))
     assert "\n" not in text
     json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))

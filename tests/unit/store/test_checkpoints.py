@@ -40,7 +40,7 @@ def test_a_checkpoint_is_recorded_with_what_was_measured(store: Store) -> None:
         assert totals(conn, run) == [(2, 20), (2, 20)]
         assert checkpoints.get(conn, "u2").searcher_metric is None
         assert conn.scalar(sa.select(sa.func.count()).select_from(schema.storage_backends)) == 1
-        assert checkpoints.storage_of(conn, "u1") == {"type": "shared_fs", "host_path": "/x"}
+        assert row.storage == {"type": "shared_fs", "host_path": "/x"}
     assert (row.trial_id, row.experiment_id, row.task_id, row.allocation_id) == (1, 1, run.task_id, run.allocation_id)
     assert (row.steps, row.state, row.size, row.resources) == (10, "COMPLETED", 10, {"a/": 0, "a/b": 10})
     assert (row.validation_metrics, row.searcher_metric) == ({"loss": 0.5}, 0.5)
@@ -149,23 +149,6 @@ def test_best_is_none_without_a_metric(store: Store) -> None:
         assert checkpoints.newest(conn, run.trial_id) is None
         save(conn, run, "u1", 1)
         assert checkpoints.best(conn, trial_id=run.trial_id) is None
-
-
-def test_checkpoints_of_a_script(store: Store) -> None:
-    """The newest over all its runs; the best among runs with the latest run's searcher metric."""
-    with store.write() as conn:
-        for number, (metric, loss) in enumerate((("loss", 0.1), ("loss", 0.5), ("loss", 0.9))):
-            run = add_run(conn, script="/x.py", searcher_metric=metric)
-            validate(conn, run, 10, loss)
-            save(conn, run, f"u{number}", 10)
-        other = add_run(conn, script="/y.py")
-        save(conn, other, "other", 99)
-        newest, best = (checkpoints.of_script(conn, "/x.py", which) for which in ("newest", "best"))
-        assert newest is not None
-        assert best is not None
-        assert (newest.uuid, best.uuid) == ("u2", "u0")
-        assert checkpoints.of_script(conn, "/y.py", "best") is None
-        assert checkpoints.of_script(conn, "/z.py") is None
 
 
 def test_metadata_and_prefixes(store: Store) -> None:
