@@ -28,11 +28,14 @@ def settings() -> Settings:
 
 
 def connect() -> Determined:
-    """A client of the store that this command is about."""
+    """A client of the store that this command is about. It is closed with the command."""
     from determined.client import Determined
 
     chosen = settings()
-    return Determined(master=chosen.master, store=chosen.store, user=chosen.user)
+    client = Determined(master=chosen.master, store=chosen.store, user=chosen.user)
+    if context := click.get_current_context(silent=True):  # there is none while a shell asks for completions
+        context.call_on_close(client.close)
+    return client
 
 
 def owners(client: Determined, *, everyone: bool = False) -> list[str] | None:

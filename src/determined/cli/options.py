@@ -105,8 +105,8 @@ def experiment_ids(ctx: click.Context, param: click.Parameter, incomplete: str) 
     def find() -> list[tuple[str, str]]:
         from determined.cli import connection, finding
 
-        newest = finding.newest_experiments(connection.connect(), OFFERED_IDS)
-        return [(str(e.id), e.name) for e in reversed(newest)]
+        with connection.connect() as client:
+            return [(str(e.id), e.name) for e in reversed(finding.newest_experiments(client, OFFERED_IDS))]
 
     return _offer(ctx, param, incomplete, find)
 
@@ -117,8 +117,9 @@ def trial_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     def find() -> list[tuple[str, str]]:
         from determined.cli import connection, finding
 
-        newest = finding.trials(connection.connect(), experiment_id=None, last=OFFERED_IDS)
-        return [(str(t.id), f"experiment {t.experiment_id}") for t in reversed(newest)]
+        with connection.connect() as client:
+            newest = finding.trials(client, experiment_id=None, last=OFFERED_IDS)
+            return [(str(t.id), f"experiment {t.experiment_id}") for t in reversed(newest)]
 
     return _offer(ctx, param, incomplete, find)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import psutil
 from click.testing import CliRunner
 
 from determined.cli.main import main
@@ -76,3 +77,12 @@ def test_completion_on_a_broken_store_offers_nothing(tmp_path: Path) -> None:
     environment["DET_STORE"] = str(tmp_path / "nothing.db")
     result = CliRunner().invoke(main, [], env=environment, prog_name="det")
     assert (result.stdout.strip(), result.stderr) == ("", "")
+
+
+def test_a_command_closes_what_it_opened(history: History, det: Det) -> None:
+    """Nothing is left open when a command has ended, well or not: Python 3.13 warns of a database that is."""
+    run = history.run()
+    history.close()
+    for words, code in ((("e", "ls"), 0), (("t", "describe", run.trial_id), 0), (("e", "describe", 99), 1)):
+        det(*words, code=code)
+        assert [file.path for file in psutil.Process().open_files() if file.path.startswith(str(history.place))] == []
