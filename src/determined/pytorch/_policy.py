@@ -91,7 +91,7 @@ def value_or_none(metric: str | None, metrics: Mapping[str, Any]) -> float | Non
 
 
 def choose(
-    policy: str, searcher: Mapping[str, Any] | None, best_so_far: Callable[[], float | None]
+    policy: str, searcher: Mapping[str, Any] | None, best_so_far: Callable[[], float | None], *, is_chief: bool = True
 ) -> Always | Never | Best:
     """The policy by its name.
 
@@ -99,6 +99,7 @@ def choose(
         policy: "best", "all" or "none".
         searcher: The `searcher` section of the experiment config, if there is one.
         best_so_far: What is the best of the experiment.
+        is_chief: Whether this rank is the one that speaks.
     """
     if policy not in POLICIES:
         raise ValueError(f"checkpoint_policy is {policy!r}; expected 'best', 'all' or 'none'.")
@@ -108,9 +109,10 @@ def choose(
         return Never()
     metric = (searcher or {}).get("metric")
     if not metric:
-        logger.warning(
-            "checkpoint_policy='best' needs to know which metric, and there is none: every validation is saved. "
-            "Pass init(exp_conf={'searcher': {'metric': 'loss', 'smaller_is_better': True}}), or say 'all'."
-        )
+        if is_chief:
+            logger.warning(
+                "checkpoint_policy='best' needs to know which metric, and there is none: every validation is saved. "
+                "Pass init(exp_conf={'searcher': {'metric': 'loss', 'smaller_is_better': True}}), or say 'all'."
+            )
         return Always()
     return Best(metric, bool((searcher or {}).get("smaller_is_better", True)), best_so_far)

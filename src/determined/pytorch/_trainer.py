@@ -58,7 +58,8 @@ class Trainer:
         end_after_batch: int | None = None,  # noqa: ARG002
     ) -> None:
         """The older way to switch on system samples; use `fit(profiling_enabled=True)`."""
-        logger.warning("configure_profiler() is now fit(profiling_enabled=True); enabled=%s is passed on.", enabled)
+        if self._context.distributed.rank == 0:
+            logger.warning("configure_profiler() is now fit(profiling_enabled=True); enabled=%s is passed on.", enabled)
         self._profiles = bool(enabled)
 
     def fit(
@@ -127,7 +128,9 @@ class Trainer:
         _check_trial(trial, context)
         _warn_of_records_per_epoch(context)
         plan = FitPlan(max_length, validation_period, checkpoint_period, reporting_period, test_mode)
-        policy = _policy.choose(checkpoint_policy, searcher, context.core_context.train.get_experiment_best_validation)
+        best_so_far = context.core_context.train.get_experiment_best_validation
+        is_chief = context.distributed.rank == 0
+        policy = _policy.choose(checkpoint_policy, searcher, best_so_far, is_chief=is_chief)
         if latest_checkpoint is None and info is not None:
             latest_checkpoint = info.latest_checkpoint
         context.core_context.checkpoint._check_storage()  # rather than learn it when there is something to lose

@@ -51,11 +51,11 @@ def test_a_near_miss_is_suggested() -> None:
 
 
 def test_best_without_a_metric_saves_all(caplog: pytest.LogCaptureFixture) -> None:
-    """T13: policy `best` without a known metric warns, and every validation saves."""
+    """T13: policy `best` without a known metric warns, once for all ranks, and every validation saves."""
     with caplog.at_level(logging.WARNING, "determined.pytorch"):
-        policy = _policy.choose("best", None, lambda: None)
-    assert policy.earns_checkpoint({})
-    assert "every validation is saved" in caplog.text
+        policies = [_policy.choose("best", None, lambda: None, is_chief=rank == 0) for rank in range(2)]
+    assert all(policy.earns_checkpoint({}) for policy in policies)
+    assert caplog.text.count("every validation is saved") == 1
 
 
 def test_unknown_policies_are_refused() -> None:
