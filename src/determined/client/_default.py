@@ -77,6 +77,8 @@ def _default() -> Determined:
             return _logged_in
         place = (os.environ.get("DET_STORE", ""), str(data_directory()))
         if _local is None or _local[0] != place:  # a notebook may set DET_STORE in between
+            if _local is not None:
+                _local[1].close()  # what came from it opens it again when it is used
             _local = (place, Determined())
         return _local[1]
 

@@ -71,11 +71,10 @@ class Session:
             yield conn
 
     def close(self) -> None:
-        """Give back what is open. Using the session again opens it again."""
+        """Give back what is open. Using the session again opens the same one, whatever DET_STORE says then."""
         with self._lock:
             if self._store is not None:
                 self._store.close()
-                self._store = None
 
     def _settle(self) -> None:
         now = time.monotonic()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 import determined
@@ -47,6 +49,21 @@ def test_without_login_it_is_the_store_of_this_machine(history: History, monkeyp
     client.delete_workspace("w")
     with pytest.raises(errors.NoController):
         client.create_experiment({})
+
+
+def test_another_place_closes_the_one_before(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing stays open when a notebook sets DET_STORE; what came from the store before can still be used."""
+    run, other = history.run("before"), history.root / "other.db"
+    history.close()
+    monkeypatch.setenv("DET_STORE", str(history.place))
+    experiment = client.get_experiment(run.experiment_id)
+    monkeypatch.setenv("DET_STORE", str(other))
+    client.list_experiments()
+    opened = {file.path for file in psutil.Process().open_files()}
+    assert not any(path.startswith(str(history.place)) for path in opened)
+    with closing(experiment._session):
+        experiment.reload()
+        assert experiment.name == "before"
 
 
 def test_login_once(history: History) -> None:
