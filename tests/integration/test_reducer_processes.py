@@ -75,5 +75,6 @@ def test_what_one_process_cannot_return_stops_both():
 def test_what_cannot_be_sent_stops_both():
     """Contract 5.1: a contribution has to be picklable; both ranks hear of one that is not."""
     chief, other = try_processes(2, fail_to_pickle)
-    assert (chief.error, other.error) == ("CollectiveError", "AttributeError")
+    assert (chief.error, other.error) == ("CollectiveError", "ReducerFailed")
     assert "could not be pickled" in chief.text
+    assert "per_slot_reduce()" in other.text
