@@ -57,16 +57,23 @@ class CodeCopy:
     """
 
     def __init__(self, root: Path | None = None, without: Iterable[Path] = ()) -> None:
-        self._root = (root or Path.cwd()).resolve()
+        self._root = _current() if root is None else root.resolve()
         self._without = {path.resolve() for path in without}
         self._taken: _Taken | None = None
 
     def read(self) -> dict[str, tuple[bytes, int]]:
         """Content and mode of every file, by its path; read on the first call only."""
         if self._taken is None:
-            self._taken = _take(self._root, self._without)
-            _say(self._root, self._taken)
+            self._taken = self._take()
         return self._taken.files
+
+    def _take(self) -> _Taken:
+        if self._root is None:
+            logger.warning("The current directory has been deleted, so checkpoints hold no copy of the code.")
+            return _Taken()
+        taken = _take(self._root, self._without)
+        _say(self._root, taken)
+        return taken
 
     def write(self, target: Path) -> None:
         """Write the copy to `target`, which must not exist."""
@@ -78,6 +85,14 @@ class CodeCopy:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
             path.chmod(mode)
+
+
+def _current() -> Path | None:
+    """The current directory; None if somebody has deleted it."""
+    try:
+        return Path.cwd().resolve()
+    except FileNotFoundError:
+        return None
 
 
 def _take(root: Path, without: set[Path]) -> _Taken:

@@ -106,6 +106,21 @@ def test_our_own_places_are_left_out(tmp_path: Path) -> None:
     assert list(CodeCopy(root, without=[root / "checkpoints"]).read()) == ["train.py"]
 
 
+def test_a_current_directory_that_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """W43: training somewhere that is gone goes on; its checkpoints hold no code, and that is said once."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    copy = CodeCopy()
+    assert copy.read() == copy.read() == {}
+    assert [record.message for record in caplog.records] == [
+        "The current directory has been deleted, so checkpoints hold no copy of the code."
+    ]
+
+
 def test_a_directory_that_is_not_there_is_empty(tmp_path: Path) -> None:
     """A checkpoint is not lost because the working directory is gone."""
     assert CodeCopy(tmp_path / "gone").read() == {}
