@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -26,6 +27,12 @@ if os.environ.get("CI"):
 # pytest says here which test runs; torch's compiler, which optimizers load, where its cache is.
 NOT_OURS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"}
 GRACE_SECONDS = 30.0  # for a machine with much else to do; what is over is not waited for
+
+
+# Under nohup, or in the background of a script, signals are ignored, and processes started by tests inherit that.
+for _number, _usual in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 
 def _threads() -> set[threading.Thread]:
