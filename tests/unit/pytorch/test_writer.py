@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import time
 from pathlib import Path
 from typing import Any
 
@@ -221,20 +220,3 @@ def test_profiles_say_whose_they_are():
     event = Path("events.out.tfevents.1.host.2.0")
     assert rank_aware_path(event, 3) == event
     assert (all_but_events(trace), all_but_events(event)) == (True, False)
-
-
-def test_scalars_cost_little():
-    """A window of 100 batches is written within 2 ms of processor time; a SummaryWriter takes 4.5."""
-    context = make_context()
-    context.write_events("training", 100, {}, [{"loss": 0.5}] * 100)
-    context.upload_events()
-    best = min(_seconds(context) for _ in range(10))
-    context.close()
-    assert best < 0.002
-
-
-def _seconds(context: Any) -> float:
-    start = time.process_time()
-    context.write_events("training", 200, {}, [{"loss": 0.5}] * 100)
-    context.upload_events()
-    return time.process_time() - start
