@@ -78,15 +78,16 @@ def deliver(watch: Watch, now: float) -> None:
     SIGUSR1 it would die.
     """
     present = watch.roster.present()
+    received = tuple(watch.received)  # one may arrive between any two steps of this: it is for the next time
     for key, worker in present.items():
         if key in watch.delivered:
-            numbers = watch.received[watch.delivered[key] :]
+            numbers = received[watch.delivered[key] :]
         else:  # it came later: that the run has to stop is news to it, a SIGUSR1 for those before it is not
-            numbers = [number for number in watch.received if number in _signals.STOPPING]
+            numbers = tuple(number for number in received if number in _signals.STOPPING)
         for number in numbers:
             _processes.send(worker.wrapper_pid, number)
-        watch.delivered[key] = len(watch.received)
-    new, watch.seen = watch.received[watch.seen :], len(watch.received)
+        watch.delivered[key] = len(received)
+    new, watch.seen = received[watch.seen :], len(received)
     if not present and watch.stopped_since is None and any(number in _signals.STOPPING for number in new):
         watch.stopped_since = now
 

@@ -166,6 +166,25 @@ def test_a_signal_without_workers_goes_to_the_agent(roster):
     assert pass_time(12.1) == ["TERM", "KILL"]
 
 
+def test_a_signal_that_arrives_while_another_is_delivered_is_not_lost(roster, seat, monkeypatch):
+    """12.2: a worker that answers at once may bring on the next signal before the last is written down as delivered."""
+    watch, sent = _agent.Watch(roster), []
+    seat(roster, "0").sign_in(NO_SUCH_PID)
+    roster.refresh()
+    _agent.deliver(watch, 1.0)
+
+    def send(_pid, number):
+        sent.append(number)
+        if number == signal.SIGHUP:
+            watch.received.append(signal.SIGTERM)
+
+    monkeypatch.setattr(_agent._processes, "send", send)
+    watch.received.append(signal.SIGHUP)
+    _agent.deliver(watch, 2.0)
+    _agent.deliver(watch, 3.0)
+    assert sent == [signal.SIGHUP, signal.SIGTERM]
+
+
 def test_a_second_signal_while_the_agent_ends_well_does_not_spoil_it(roster, seat):
     """Workers that had the signal have ended; the agent needs a moment to see that, and gets it."""
     watch, agent = _agent.Watch(roster), Agent()
