@@ -360,8 +360,15 @@ def _backward_twice(trial: Trial, inputs: list[float]) -> list[float]:
     return after
 
 
-def _with_closure(context: Any, x: float) -> float:
-    """LBFGS asks for the loss as often as it sees fit; how far it went."""
+class Asking(torch.optim.SGD):
+    """Remembers the loss that it was told, which is what an optimizer decides by."""
+
+    def step(self, closure: Any = None) -> Any:
+        self.told = float(closure())
+
+
+def _with_closure(context: Any, x: float) -> list[float]:
+    """LBFGS asks for the loss as often as it sees fit; how far it went, and what loss an optimizer is told there."""
     model = context.wrap_model(OneWeight())
     optimizer = context.wrap_optimizer(torch.optim.LBFGS(model.parameters()))
 
@@ -373,7 +380,9 @@ def _with_closure(context: Any, x: float) -> float:
 
     context.position.batch_idx = 0
     context.step_optimizer(optimizer, closure=loss)
-    return float(model.module.weight.item())
+    asking = context.wrap_optimizer(Asking(model.parameters(), lr=0.0))
+    context.step_optimizer(asking, closure=loss)
+    return [model.module.weight.item(), asking.told]
 
 
 def _exchange(bucket: Any, seen: list[int]) -> Any:
@@ -400,7 +409,7 @@ def test_ranks_train_one_model():
         assert "gradients of OneWeight differ between ranks" in found["past"][0]
         assert found["past"][1] == -3.0
         assert found["twice"] == [-11 * 1.5, -11 * 1.5 - 11 * 3.5]
-        assert found["closure"] == pytest.approx(1.2)  # the least of ((w - 2)^2 + (2w - 2)^2) / 2
+        assert found["closure"] == pytest.approx([1.2, 0.4])  # the least of ((w - 2)^2 + (2w - 2)^2) / 2, and its value
 
 
 def test_ranks_without_a_process_group_are_refused():
