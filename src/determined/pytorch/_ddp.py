@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,6 +23,7 @@ from determined import errors
 _UNFINISHED = "Expected to have finished reduction in the prior iteration"
 _MISSED = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 _HALVES = (torch.float16, torch.bfloat16)
+_in_the_group: weakref.WeakSet[DistributedModel] = weakref.WeakSet()
 
 
 class DistributedModel(DistributedDataParallel):
@@ -29,6 +31,8 @@ class DistributedModel(DistributedDataParallel):
 
     compression: torch.dtype | None = None
     """In what gradients travel, if not as they are. Set by `compress()`."""
+    has_left = False
+    """Whether the process group is gone, so that this is no more than the module inside. Set by `leave()`."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -40,6 +44,8 @@ class DistributedModel(DistributedDataParallel):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """DDP's; but without gradients no rank needs another, so that one may look at more batches than the rest."""
+        if self.has_left:
+            return self.module(*inputs, **kwargs)
         if torch.is_grad_enabled():
             try:
                 return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
@@ -51,6 +57,11 @@ class DistributedModel(DistributedDataParallel):
             return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
         finally:
             self.require_forward_param_sync = shares
+
+    def leave(self) -> None:
+        """Let go of the process group, which could not end while a model that a script keeps holds on to it."""
+        self.has_left = True
+        del self.reducer, self.logger, self.process_group
 
     def share_buffers(self) -> None:
         """Give every rank the chief's buffers, as the next forward pass with gradients would. Collective."""
@@ -112,12 +123,27 @@ def distribute(model: nn.Module, device: torch.device, **ddp_options: Any) -> nn
         if device.type != "cpu":
             ddp_options.setdefault("device_ids", [device])
         distributed = DistributedModel(model, **ddp_options)
+        _in_the_group.add(distributed)
         if dist.get_world_size() > 2 and dist.get_backend() == "gloo":
             distributed.settle_buckets()
         return distributed
     for tensor in (*model.parameters(), *model.buffers()):
         dist.broadcast(tensor.detach(), src=0)
     return model
+
+
+def leave_process_group() -> None:
+    """End the process group, and its threads with it. Models go on as plain ones.
+
+    A thread of gloo lets go of its last tensors when it gets round to it. Had the interpreter ended by then, as after a
+    short script on a busy machine, torch would abort the process: a rank that has done all its work would look killed.
+    """
+    group = dist.group.WORLD  # the last to refer to it is Python, which waits for the threads without holding them up
+    for model in list(_in_the_group):
+        model.leave()
+    _in_the_group.clear()
+    dist.destroy_process_group()
+    del group
 
 
 def check_called(model: DistributedDataParallel, trained: Iterable[torch.Tensor]) -> None:

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from determined import core, errors
 from determined.core._distributed import _timeout
+from determined.pytorch._ddp import leave_process_group
 
 ABSENCE_SECONDS = 3.0
 # How torch's backends say that another rank is no longer there; their errors have no type of their own.
@@ -48,7 +49,7 @@ def process_group(ranks: core.DistributedContext) -> Iterator[None]:
         raise
     finally:
         if dist.is_initialized():
-            dist.destroy_process_group()
+            leave_process_group()
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from torch import nn
 
 from determined import core, errors
 from determined.pytorch._gradients import DistributedModel, average_waiting
+from determined.pytorch._process_group import process_group
 from tests.ranks import run_processes
 from tests.unit.pytorch.contexts import OneWeight, Trial, make_context, make_trial
 
@@ -279,11 +280,8 @@ def test_ranks_share_waiting_gradients_when_their_number_changes():
 
 
 def _train_on_ranks(distributed: core.DistributedContext) -> dict[str, Any]:
-    torch.distributed.init_process_group("gloo")
-    try:
+    with process_group(distributed):
         return _with_process_group(distributed)
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 def _with_process_group(distributed: core.DistributedContext) -> dict[str, Any]:
