@@ -1,7 +1,8 @@
 """Experiments as one file that any store takes in: JSON lines, compressed, without files of checkpoints and code.
 
 The first line says what it is. Then come, experiment by experiment, its row and all rows below it, each as
-`{"table": ..., "row": {...}}`. Curves are left out: they follow from the metrics. So are the secrets of storages.
+`{"table": ..., "row": {...}}`. Curves are left out: they follow from the metrics. So are the secrets of storages and
+of the user's data.
 """
 
 from __future__ import annotations
@@ -107,9 +108,7 @@ def _rows_of(conn: sa.Connection, experiment_id: int) -> Iterator[tuple[str, dic
     project = places.get_project(conn, row["project_id"])
     workspace = places.find_workspace(conn, project.workspace_id)
     own = _packed(table, row) | {"project": [workspace.name, project.name]}
-    own["original_config"] = _SECRET_LINE.sub(r"\1 '***'", row["original_config"])
-    if isinstance(storage := row["config"].get("checkpoint_storage"), dict):
-        own["config"] = {**row["config"], "checkpoint_storage": _without_secrets(storage)}
+    own["config"], own["original_config"] = _open_config(row["config"], row["original_config"])
     own["labels"] = experiment_rows.labels_of(conn, [experiment_id]).get(experiment_id, [])
     yield "experiments", own
     trial_ids = sa.select(schema.trials.c.id).where(schema.trials.c.experiment_id == experiment_id)
@@ -128,6 +127,17 @@ def _rows_of(conn: sa.Connection, experiment_id: int) -> Iterator[tuple[str, dic
             if name == "checkpoints" and row["storage_id"] is not None:
                 packed["storage"] = _storage(conn, row["storage_id"])
             yield name, packed
+
+
+def _open_config(config: dict[str, Any], written: str) -> tuple[dict[str, Any], str]:
+    """A config, as a dict and as its user wrote it, without keys of storages and without `data.secrets`."""
+    found = dict(config)
+    if isinstance(storage := config.get("checkpoint_storage"), dict):
+        found["checkpoint_storage"] = _without_secrets(storage)
+    if isinstance(data := config.get("data"), dict) and "secrets" in data:
+        found["data"] = {name: value for name, value in data.items() if name != "secrets"}
+        written = ""  # they may be anywhere in it, in any notation
+    return found, _SECRET_LINE.sub(r"\1 '***'", written)
 
 
 def _storage(conn: sa.Connection, storage_id: int) -> dict[str, Any]:

@@ -119,6 +119,18 @@ def test_a_copy_goes_from_any_store_to_any(store: Store, store_place: str, tmp_p
     other.close()
 
 
+def test_a_copy_tells_no_secrets(store: Store, tmp_path: Path) -> None:
+    """1 (P-09): what a user keeps under `data.secrets` is in no file that he may hand on, in whatever notation."""
+    config = {"data": {"secrets": {"token": ["hush", {"pin": "hash"}]}, "path": "/d"}}
+    with store.write() as conn:
+        add_run(conn, config=config, original_config="data: {path: /d, secrets: {token: [hush, {pin: 'ha\\x73h'}]}}")
+    portable.export(store, tmp_path / "copy.gz")
+    written = gzip.decompress((tmp_path / "copy.gz").read_bytes()).decode()
+    assert "hush" not in written
+    assert "pin" not in written
+    assert '"path"' in written
+
+
 def test_a_copy_of_some(store: Store, tmp_path: Path) -> None:
     """By id; an id that is not there is an error, and no file appears."""
     fill(store)
