@@ -162,6 +162,10 @@ def left_behind(runs: Path) -> Iterator[Remains]:
     """What dead runs have left, one after the other. Each is ours alone while it is looked at."""
     with contextlib.suppress(OSError):
         for directory in sorted(path for path in runs.iterdir() if path.is_dir()):
+            if not (directory / "run.json").exists() and _is_stillborn(directory.stat()):
+                with contextlib.suppress(OSError):
+                    directory.rmdir()  # it died as it made it, or as it removed it
+                continue
             with (
                 contextlib.suppress(OSError, ValueError, TypeError, KeyError),
                 (directory / "run.json").open("r+b") as file,
@@ -173,14 +177,21 @@ def left_behind(runs: Path) -> Iterator[Remains]:
 
 
 def _read(file: IO[bytes], directory: Path) -> Remains:
-    text = file.read()
-    if not text and time.time() - os.fstat(file.fileno()).st_mtime > STILLBORN_SECONDS:
-        _lock(file)
-        Remains(directory.name, directory, RunDescription("")).bury()  # it died before it had anything to say
-    told = json.loads(text)
+    try:
+        told = json.loads(file.read())
+    except ValueError:
+        if _is_stillborn(os.fstat(file.fileno())):
+            _lock(file)
+            Remains(directory.name, directory, RunDescription("")).bury()  # it died before it had anything to say
+        raise
     fit = None if told["fit"] is None else _from_json(told["fit"])
     assert fit is None or isinstance(fit, FitReport)
     return Remains(directory.name, directory, RunDescription(**told["run"]), fit)
+
+
+def _is_stillborn(found: os.stat_result) -> bool:
+    """Whether whoever has begun to write this would have gone on by now."""
+    return time.time() - found.st_mtime > STILLBORN_SECONDS
 
 
 def _lock_dead(file: IO[bytes], description: RunDescription) -> None:

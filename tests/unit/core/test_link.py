@@ -76,16 +76,27 @@ def test_only_what_dead_runs_left_is_found(journal: Journal) -> None:
     assert list(runs.iterdir()) == []
 
 
-def test_a_run_that_died_before_it_said_anything(journal: Journal) -> None:
-    """An empty description, a minute old, is swept away; a young one may be about to be written."""
+@pytest.mark.parametrize("said", [None, "", '{"run": {"na'])
+def test_a_run_that_died_before_it_said_anything(journal: Journal, said: str | None) -> None:
+    """No description, or half of one, a minute old, is swept away; a young one may be about to be written."""
     journal.directory.mkdir(parents=True)
-    description = journal.directory / "run.json"
-    description.touch()
+    unfinished = journal.directory
+    if said is not None:
+        unfinished = journal.directory / "run.json"
+        unfinished.write_text(said)
     assert list(left_behind(journal.directory.parent)) == []
-    assert description.exists()
-    os.utime(description, (1, 1))
+    assert unfinished.exists()
+    os.utime(unfinished, (1, 1))
     assert list(left_behind(journal.directory.parent)) == []
     assert not journal.directory.exists()
+
+
+def test_a_directory_without_a_description_keeps_what_is_in_it(journal: Journal) -> None:
+    """What nobody understands is nobody's to remove."""
+    (journal.directory / "mine").mkdir(parents=True)
+    os.utime(journal.directory, (1, 1))
+    assert list(left_behind(journal.directory.parent)) == []
+    assert (journal.directory / "mine").exists()
 
 
 def test_what_is_in_doubt_stays_after_the_end(journal: Journal) -> None:
