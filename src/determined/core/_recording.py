@@ -81,7 +81,9 @@ def find(conn: Connection, run: Run, description: RunDescription) -> Standing | 
 
 
 def follow(conn: Connection, run: Run, standing: Standing) -> Standing:
-    """Where the other ranks stand now: the chief may have gone over to the trial that it continues, or begun again."""
+    """Where a run stands by now: the thread that writes the chief's reports may have taken it over to the trial that it
+    continues, or begun again, which other threads and other ranks are not told.
+    """
     newest = None if standing.is_managed else runs.last_life(conn, run.name)
     return standing if newest is None else dataclasses.replace(standing, attempt=newest)
 

@@ -276,14 +276,17 @@ class StoreLink:
             if not self.is_managed and self._rank == 0:
                 return Signal.NONE  # nobody can have asked for a run that nobody knows
             self._begun(self._opened())
+        from determined.core import _recording
         from determined.store import attempts, metrics
 
         assert self._standing is not None
         assert self._store is not None
         with self._store.read() as conn:
-            found = attempts.signals(conn, self._standing.attempt.allocation_id)
-            if self._standing.is_managed:  # other trials of the experiment may have become better
-                self._best = metrics.best_validation(conn, self._standing.attempt.experiment_id)
+            # Reports are written by another thread: one may just have made this run an attempt of an older trial.
+            standing = _recording.follow(conn, self._run, self._standing)
+            found = attempts.signals(conn, standing.attempt.allocation_id)
+            if standing.is_managed:  # other trials of the experiment may have become better
+                self._best = metrics.best_validation(conn, standing.attempt.experiment_id)
         return found
 
     def attach(self) -> Attached | None:
@@ -299,12 +302,13 @@ class StoreLink:
 
     def metadata(self) -> dict[str, Any] | None:
         def ask() -> dict[str, Any]:
+            from determined.core import _recording
             from determined.store import trials
 
             store = self._opened()
             standing = self._begun(store)
             with store.read() as conn:
-                return trials.get(conn, standing.attempt.trial_id).metadata
+                return trials.get(conn, _recording.follow(conn, self._run, standing).attempt.trial_id).metadata
 
         return self._ask(ask) or None
 

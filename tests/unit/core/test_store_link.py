@@ -269,6 +269,21 @@ def test_other_ranks_follow_the_chief(
     assert not caplog.records
 
 
+def test_a_question_follows_the_chief(open_link: Opener, store_place: str) -> None:
+    """4.7: whoever asks just as the run goes over to the trial that it continues is answered for that one."""
+    open_link().send([saved("c20", 20), MetadataReport({"of": "the first"}), RunStateReport("COMPLETED")])
+    run = new_run()
+    chief, other = open_link(run=run), open_link(run=run, rank=1)
+    chief.send([])
+    assert other.signal() is Signal.NONE
+    chief.send([FitReport(20, "c20", continues=True)])
+    assert other.signal() is Signal.NONE
+    assert other.metadata() == {"of": "the first"}
+    with records.opened(store_place) as store, store.write() as conn:
+        attempts.request_preemption(conn, attempts.of_trial(conn, 1)[-1].allocation_id)
+    assert other.signal() is Signal.PREEMPT
+
+
 def test_a_managed_trial_is_the_told_one(open_link: Opener, store_place: str, who: RunDescription) -> None:
     """4.4: a process that was told its trial reports for that attempt; its state and output are not its business."""
     told = _managed(store_place, who)
