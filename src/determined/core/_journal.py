@@ -162,18 +162,14 @@ def left_behind(runs: Path) -> Iterator[Remains]:
     """What dead runs have left, one after the other. Each is ours alone while it is looked at."""
     with contextlib.suppress(OSError):
         for directory in sorted(path for path in runs.iterdir() if path.is_dir()):
-            if not (directory / "run.json").exists() and _is_stillborn(directory.stat()):
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                if not (directory / "run.json").exists() and _is_stillborn(directory.stat()):
                     directory.rmdir()  # it died as it made it, or as it removed it
-                continue
-            with (
-                contextlib.suppress(OSError, ValueError, TypeError, KeyError),
-                (directory / "run.json").open("r+b") as file,
-            ):
-                found = _read(file, directory)
-                _lock_dead(file, found.description)
-                if (directory / "run.json").exists():  # else somebody else has looked after it meanwhile
-                    yield found
+                with (directory / "run.json").open("r+b") as file:
+                    found = _read(file, directory)
+                    _lock_dead(file, found.description)
+                    if (directory / "run.json").exists():  # else somebody else has looked after it meanwhile
+                        yield found
 
 
 def _read(file: IO[bytes], directory: Path) -> Remains:

@@ -6,6 +6,7 @@ import array
 import datetime
 import math
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,20 @@ def test_a_directory_without_a_description_keeps_what_is_in_it(journal: Journal)
     os.utime(journal.directory, (1, 1))
     assert list(left_behind(journal.directory.parent)) == []
     assert (journal.directory / "mine").exists()
+
+
+def test_what_another_run_has_looked_after_meanwhile(tmp_path: Path) -> None:
+    """Two runs may look at the same time: one that finds a directory gone goes on with the next."""
+    for name in ("a", "b", "c"):
+        journal = Journal(tmp_path / "runs" / name, WHO)
+        journal.keep([StatusReport(name)])
+        assert journal._lock is not None
+        journal._lock.close()
+    found = []
+    for remains in left_behind(tmp_path / "runs"):
+        found.append(remains.name)
+        shutil.rmtree(tmp_path / "runs" / "b", ignore_errors=True)
+    assert found == ["a", "c"]
 
 
 def test_what_is_in_doubt_stays_after_the_end(journal: Journal) -> None:
