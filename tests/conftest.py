@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -93,3 +94,12 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints copy the code of the current directory; here there is none."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Any]:
+    """Forks ranks as real processes: see `tests.forks`."""
+    from tests.forks import Nursery
+
+    with Nursery() as found:
+        yield found

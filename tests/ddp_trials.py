@@ -214,3 +214,11 @@ def elsewhere() -> None:
     place = Path(os.environ["DET_HOME"]) / "work"
     place.mkdir(parents=True, exist_ok=True)
     os.chdir(place)
+
+
+def result_of(work: Callable[[], Any]) -> Any:
+    """What it returns, or the name and text of what it raises."""
+    try:
+        return work()
+    except Exception as error:
+        return [type(error).__name__, str(error)]

@@ -1,6 +1,6 @@
 """Ranks as real processes, without waiting seconds for each to import torch: they are forked from one that has.
 
-with Nursery() as nursery:                                # one per test module
+def test_something(nursery):                              # one per test module
     ends = nursery.run(2, body, [argument])               # like `tests.ranks.run_processes(bare=True)`
     job = nursery.start(2, body, [argument])              # ... or send signals to job.pids, then
     outcomes = job.wait(timeout=30)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,25 +13,11 @@ from torch import nn
 
 from determined import pytorch
 from determined.pytorch import Batch
-from tests.ddp_trials import Regression, digest, elsewhere, values
+from tests.ddp_trials import Regression, digest, elsewhere, result_of, values
 from tests.forks import Nursery
 from tests.trials import OneWeight, OneWeightTrial
 
 HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
-
-
-def result_of(work: Callable[[], Any]) -> Any:
-    """What it returns, or the name and text of what it raises."""
-    try:
-        return work()
-    except Exception as error:
-        return [type(error).__name__, str(error)]
 
 
 class Exchanging(Regression):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,12 +16,6 @@ from determined import pytorch
 from determined.pytorch import Batch, DataLoader
 from tests.ddp_trials import FEATURES, Numbered, Regression, digest, elsewhere, values
 from tests.forks import Nursery
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
 
 
 def storage(name: str) -> dict[str, Any]:

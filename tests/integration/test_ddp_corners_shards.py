@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,6 @@ from tests.ddp_trials import Regression, digest, elsewhere
 from tests.forks import Nursery
 
 MODES = {"plain": {}, "in the background": {"checkpoint_async": True}}
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
 
 
 class Shards(pytorch.PyTorchCallback):
