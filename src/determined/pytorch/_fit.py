@@ -61,6 +61,7 @@ class Fit:
     searcher_metric: str | None = None
     validates_first: bool = False
     window_started: float = 0.0
+    misses_metric: bool = False  # a validation came without the searcher metric, which is said once
     last_value: float | None = None  # of the searcher metric, at `progress.last_validation`
 
     @property

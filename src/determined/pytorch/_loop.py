@@ -179,6 +179,10 @@ def validate(fit: Fit) -> None:
     earns = fit.context.distributed.run_on_chief(lambda: fit.policy.earns_checkpoint(result.metrics))
     fit.core.train.report_validation_metrics(fit.progress.batches_trained, metrics)
     fit.last_value = _policy.value_or_none(fit.searcher_metric, result.metrics)
+    if fit.searcher_metric and fit.last_value is None and not fit.misses_metric:
+        fit.misses_metric = True
+        if fit.context.distributed.rank == 0:
+            _policy.warn_of_missing(fit.searcher_metric, result.metrics)
     fit.bar.show(metrics, validation=True)
     if earns:
         with fit.validation.evaluating():  # hooks see the model as it was judged

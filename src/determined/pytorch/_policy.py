@@ -42,17 +42,21 @@ class Best:
         metric: The name of the searcher metric.
         smaller_is_better: Its direction.
         best_so_far: What is the best of the experiment; asked before each report.
+        is_strict: A validation without the metric is an error; else it is saved, since nobody can say how good it is.
     """
 
-    def __init__(self, metric: str, smaller_is_better: bool, best_so_far: Callable[[], float | None]) -> None:
+    def __init__(
+        self, metric: str, smaller_is_better: bool, best_so_far: Callable[[], float | None], is_strict: bool = True
+    ) -> None:
         self._metric = metric
         self._smaller_is_better = smaller_is_better
         self._best_so_far = best_so_far
+        self._is_strict = is_strict
 
     def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:
-        value = searcher_value(self._metric, metrics)
+        value = (searcher_value if self._is_strict else value_or_none)(self._metric, metrics)
         best = self._best_so_far()
-        if best is None:
+        if best is None or value is None:
             return True
         if math.isnan(value):
             return False
@@ -90,8 +94,21 @@ def value_or_none(metric: str | None, metrics: Mapping[str, Any]) -> float | Non
         return None
 
 
+def warn_of_missing(metric: str, metrics: Mapping[str, Any]) -> None:
+    """Say which metrics a validation returned instead of the one that decides which is best."""
+    try:
+        searcher_value(metric, metrics)
+    except RuntimeError as missing:
+        logger.warning("%s Until it is there, no validation counts as the best.", missing)
+
+
 def choose(
-    policy: str, searcher: Mapping[str, Any] | None, best_so_far: Callable[[], float | None], *, is_chief: bool = True
+    policy: str,
+    searcher: Mapping[str, Any] | None,
+    best_so_far: Callable[[], float | None],
+    *,
+    is_chief: bool = True,
+    is_managed: bool = True,
 ) -> Always | Never | Best:
     """The policy by its name.
 
@@ -100,6 +117,7 @@ def choose(
         searcher: The `searcher` section of the experiment config, if there is one.
         best_so_far: What is the best of the experiment.
         is_chief: Whether this rank is the one that speaks.
+        is_managed: Whether a search depends on the metric, so that a validation without it is an error under "best".
     """
     if policy not in POLICIES:
         raise ValueError(f"checkpoint_policy is {policy!r}; expected 'best', 'all' or 'none'.")
@@ -115,4 +133,4 @@ def choose(
                 "Pass init(exp_conf={'searcher': {'metric': 'loss', 'smaller_is_better': True}}), or say 'all'."
             )
         return Always()
-    return Best(metric, bool((searcher or {}).get("smaller_is_better", True)), best_so_far)
+    return Best(metric, bool((searcher or {}).get("smaller_is_better", True)), best_so_far, is_managed)

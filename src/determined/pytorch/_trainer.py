@@ -130,7 +130,7 @@ class Trainer:
         plan = FitPlan(max_length, validation_period, checkpoint_period, reporting_period, test_mode)
         best_so_far = context.core_context.train.get_experiment_best_validation
         is_chief = context.distributed.rank == 0
-        policy = _policy.choose(checkpoint_policy, searcher, best_so_far, is_chief=is_chief)
+        policy = _policy.choose(checkpoint_policy, searcher, best_so_far, is_chief=is_chief, is_managed=is_managed)
         if latest_checkpoint is None and info is not None:
             latest_checkpoint = info.latest_checkpoint
         context.core_context.checkpoint._check_storage()  # rather than learn it when there is something to lose

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import determined
 from tests.trials import OneWeightTrial
 
@@ -22,6 +24,12 @@ def test_it_trains_one_batch(home: Path) -> None:
     assert rate == 0.5
     assert trial.weight == -1.5
     assert not list(home.rglob("*tfevents*"))
+
+
+def test_a_missing_searcher_metric_is_said(home: Path, caplog: pytest.LogCaptureFixture) -> None:  # noqa: ARG001
+    """Issue 12: a metric that no validation returns is learned from one batch, with the names that there are."""
+    determined.experimental.test_one_batch(OneWeightTrial, {"searcher": {"metric": "acuracy"}})
+    assert "searcher.metric is 'acuracy', but this validation returned ['loss']" in caplog.text
 
 
 def test_the_base_class_has_its_old_name() -> None:

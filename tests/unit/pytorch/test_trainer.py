@@ -311,6 +311,19 @@ class TestManaged:
         with managed(searcher=searcher):
             assert train(checkpoint_policy="all", max_length=Batch(1)).at("checkpoint") == [1]
 
+    @pytest.mark.parametrize("policy", ["best", "all", "none"])
+    def test_a_local_run_goes_on_without_its_metric(self, policy: str, caplog: pytest.LogCaptureFixture) -> None:
+        """Issue 12: locally, one warning at the first validation names the metrics that there are; training ends well.
+        Under `best` every validation is saved, since nobody can say which is."""
+        options = {"init": {"exp_conf": {"searcher": {"metric": "los"}}}, "checkpoint_policy": policy}
+        run = train(validation_period=Batch(1), max_length=Batch(3), **options)
+        assert run.at("validation") == [1, 2, 3]
+        assert run.at("checkpoint") == ([3] if policy == "none" else [1, 2, 3])
+        (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert "searcher.metric is 'los'" in warning
+        assert "['loss']" in warning
+        assert "Did you mean 'loss'?" in warning
+
 
 class FullTrial(OneWeightTrial):
     evaluate_batch = pytorch.PyTorchTrial.evaluate_batch
