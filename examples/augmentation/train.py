@@ -13,13 +13,17 @@ import zlib
 from typing import Any
 
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset, Subset
 
 import determined
 from determined import pytorch
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    raise SystemExit("The digits come with scikit-learn. Type: pip install 'resolute[examples]'") from None
 
 HPARAMS = {"global_batch_size": 48, "lr": 2e-3}
 

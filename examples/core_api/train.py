@@ -16,10 +16,14 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from sklearn.datasets import load_digits
 from torch import nn
 
 from determined import core
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    raise SystemExit("The digits come with scikit-learn. Type: pip install 'resolute[examples]'") from None
 
 SEED = 7
 NEWEST = Path("newest-checkpoint")  # in the storage directory: which checkpoint `--resume latest` means

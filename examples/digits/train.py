@@ -14,7 +14,6 @@ import signal
 from typing import Any
 
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -22,6 +21,11 @@ from torch.utils.data import TensorDataset, random_split
 
 import determined
 from determined import pytorch
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:
+    raise SystemExit("The digits come with scikit-learn. Type: pip install 'resolute[examples]'") from None
 
 HPARAMS = {"global_batch_size": 32, "lr": 0.05, "dropout": 0.25}
 CONFIG = {"searcher": {"metric": "accuracy", "smaller_is_better": False}}  # which validations are the best ones

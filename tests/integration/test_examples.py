@@ -189,3 +189,35 @@ def test_the_docs_show_the_examples_code(tmp_path: Path) -> None:
     for code, is_same in {"a = 1\nb = 2\n": True, "a = 1\n...\nc = 3\n": True, "a = 1\nc = 3\n": False}.items():
         page.write_text(f"<!-- from train.py -->\n```python\n{code}```\n")
         assert (not list(checker["problems"](page, tmp_path))) is is_same
+
+
+@pytest.mark.parametrize("name", ["augmentation", "core_api", "digits"])
+def test_an_example_without_its_data_says_what_to_install(home: Path, name: str) -> None:
+    """Without scikit-learn, which a plain install does not bring, an example ends with the line to type."""
+    (home.parent / "work" / "sklearn.py").write_text("raise ImportError('not installed')\n")
+    done = subprocess.run(
+        [sys.executable, example(name)],
+        cwd=home.parent / "work",
+        env={**os.environ, "DET_HOME": str(home), "PYTHONPATH": str(home.parent / "work")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.strip().endswith("Type: pip install 'resolute[examples]'")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_extra_for_examples_brings_what_they_import() -> None:
+    """README's install line runs README's examples: what they import comes with the package or its extra `examples`."""
+    project = (EXAMPLES.parent / "pyproject.toml").read_text()
+    brought = re.findall(r'"([\w.-]+)>=', "".join(re.findall(r"^(?:dependencies|examples) = \[[^]]*", project, re.M)))
+    imported = {
+        name.partition(".")[0]
+        for path in EXAMPLES.rglob("*.py")
+        for name in re.findall(r"^ *(?:from|import) ([\w.]+)", path.read_text(), re.M)
+    }
+    foreign = imported - set(sys.stdlib_module_names) - {"determined", *(path.stem for path in EXAMPLES.rglob("*.py"))}
+    assert {{"sklearn": "scikit-learn"}.get(name, name) for name in foreign} <= set(brought)
+    assert "-e '.[examples]'" in (EXAMPLES.parent / "README.md").read_text()
