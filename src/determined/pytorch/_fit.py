@@ -63,6 +63,7 @@ class Fit:
     window_started: float = 0.0
     misses_metric: bool = False  # a validation came without the searcher metric, which is said once
     last_value: float | None = None  # of the searcher metric, at `progress.last_validation`
+    updates_checked: bool = False
 
     @property
     def is_complete(self) -> bool:

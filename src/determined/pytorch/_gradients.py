@@ -50,6 +50,7 @@ class Gradients:
         self._position = position
         self._always_updates = always_updates
         self._last_backward: int | None = None  # in which batch
+        self._has_gradients = False  # at the first step of any optimizer
         self._registered: dict[int, _Registered] = {}
         self._distributed: list[DistributedDataParallel] = []
         self._sparing: list[DistributedDataParallel] = []  # those that can keep gradients to themselves
@@ -162,7 +163,7 @@ class Gradients:
             if not self._always_updates and not self.is_update(self._position.current("step_optimizer()")):
                 return False
         if not entry.has_stepped:
-            self._check_first(entry)
+            self._check_first(entry, closure)
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if entry.averages and group_size > 1:
             _divide([parameter.grad for parameter in parameters if parameter.grad is not None], group_size)
@@ -181,13 +182,19 @@ class Gradients:
             self.scaler_has_stepped = True
         return True
 
-    def _check_first(self, entry: _Registered) -> None:
+    def _check_first(self, entry: _Registered, closure: Closure | None = None) -> None:
         """Before an optimizer's first step: have its gradients come from models that exchange them? Collective."""
         entry.has_stepped = True
+        parameters = [parameter for group in entry.optimizer.param_groups for parameter in group["params"]]
+        self._has_gradients |= closure is not None or any(parameter.grad is not None for parameter in parameters)
         for model in self._distributed:
-            _ddp.check_called(
-                model, [parameter for group in entry.optimizer.param_groups for parameter in group["params"]]
-            )
+            _ddp.check_called(model, parameters)
+
+    def missing_calls(self) -> list[str]:
+        """Return the calls without which no weight has changed, empty if some optimizer has stepped with gradients."""
+        if not any(entry.has_stepped for entry in self._registered.values()):
+            return ["context.backward(loss)", "context.step_optimizer(optimizer)"]
+        return [] if self._has_gradients else ["context.backward(loss)"]
 
     def update_scaler(self) -> None:
         """Let the context's own scaler learn from the steps of this batch; without a step it has nothing to learn."""

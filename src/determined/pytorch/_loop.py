@@ -121,6 +121,8 @@ def report(fit: Fit, due: Due) -> None:
     fit.context.write_events("training", fit.progress.batches_trained, result.metrics, result.batch_metrics)
     fit.core.train.report_training_metrics(fit.progress.batches_trained, metrics, result.batch_metrics)
     _report_speed(fit, result.batches, result.records)
+    if not fit.updates_checked:
+        _warn_without_updates(fit, result.batches)
     fit.bar.show(metrics)
     if fit.callbacks.has("on_training_workload_end"):
         batches = list(result.batch_metrics)  # dicts for people; until here they were columns
@@ -270,6 +272,20 @@ def _report_speed(fit: Fit, batches: int, records: int) -> None:
     if fit.measures_throughput:
         speeds = {"samples_per_second": records / seconds, "batches_per_second": batches / seconds}
         fit.core.train.report_metrics("throughput", fit.progress.batches_trained, speeds)
+
+
+def _warn_without_updates(fit: Fit, batches: int) -> None:
+    """Say once, after the first window in which weights should have changed, that nothing can have changed them."""
+    trained, frequency = fit.progress.batches_trained, fit.context.gradients.aggregation_frequency
+    if trained // frequency == (trained - batches) // frequency:
+        return  # no update was due yet
+    fit.updates_checked = True
+    if (missing := fit.context.gradients.missing_calls()) and fit.context.distributed.rank == 0:
+        logger.warning(
+            "%s trained %d batches, and train_batch() has not called %s, so no weight was changed by training. "
+            "Call context.backward(loss) and then context.step_optimizer(optimizer) in train_batch().",
+            type(fit.trial).__name__, batches, " nor ".join(missing),
+        )  # fmt: skip
 
 
 def _say_speed(done: str, records: int, batches: int, seconds: float) -> None:

@@ -228,3 +228,16 @@ def check_max_length(max_length: Any) -> None:
         raise ValueError("fit() needs max_length: say how long to train, for example max_length=pytorch.Epoch(10).")
     if not isinstance(max_length, (Batch, Epoch)) or not isinstance(max_length.value, int):
         raise TypeError(f"max_length is {max_length!r}; expected pytorch.Batch(n) or pytorch.Epoch(n) with a number n.")
+
+
+def check_reachable(plan: FitPlan, epoch_length: int) -> None:
+    """Refuse a length in epochs where no epoch ends, which would be trained for ever.
+
+    Raises:
+        ValueError: `max_length` is an `Epoch`, and the training data loader has no length.
+    """
+    if epoch_length == sys.maxsize and isinstance(plan.max_length, Epoch) and plan.length > 0:
+        raise ValueError(
+            f"max_length is {plan.max_length!r}, but the training data loader has no len(), so no epoch ever ends. "
+            "Count in batches, for example max_length=pytorch.Batch(1000), or give the loader a __len__()."
+        )

@@ -19,7 +19,7 @@ from determined.pytorch._checkpoint import Checkpointer
 from determined.pytorch._checkpoint_read import find_checkpoint, saved_batches, saved_best, saved_seed
 from determined.pytorch._fit import Fit, Policy
 from determined.pytorch._metrics import TrainingWindow
-from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_units
+from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_reachable, check_units
 from determined.pytorch._state import Progress
 from determined.pytorch._stream import TrainingStream, epoch_length, training_stream
 from determined.pytorch._trial import PyTorchTrial
@@ -177,6 +177,7 @@ class Trainer:
             stack.callback(callbacks.shut_down)
             self._start(callbacks, source, progress.trial_id)
             stream, length = self._open_stream()
+            check_reachable(plan, length)
             stack.callback(stream.close)
             validation = Validation(trial, context, callbacks, trial.build_validation_data_loader(), plan.test_mode)
             checkpointer = Checkpointer(services, context, trial, callbacks, progress, stream)
@@ -205,7 +206,7 @@ class Trainer:
                 saves_async=saves_async,
                 measures_throughput=profiles,
                 searcher_metric=_searcher(context).get("metric"),
-                validates_first=step_zero_validation and progress.batches_trained == 0 and plan.length > 0,
+                validates_first=step_zero_validation and progress.batches_trained == 0,
             )
             _loop.run(fit)
 

@@ -101,9 +101,14 @@ class TestBoundaries:
     @pytest.mark.parametrize("length", [Batch(0), Epoch(0), Batch(-1)])
     def test_nothing_to_train(self, length: Any) -> None:
         """T11: nothing is trained, validated or saved; startup, training-start and shutdown hooks run."""
-        run = train(max_length=length, hooks={}, step_zero_validation=True)
+        run = train(max_length=length, hooks={})
         assert {entry[0] for entry in run.log} == {"hook"}
         assert run.hooks() == ["on_trial_startup", "on_training_start", "on_trial_shutdown"]
+
+    def test_a_validation_alone(self) -> None:
+        """With max_length=Batch(0), step_zero_validation=True validates the model as it is, and trains nothing."""
+        run = train(max_length=Batch(0), step_zero_validation=True)
+        assert (run.at("validation"), run.batches, run.at("checkpoint")) == ([0], [], [])
 
     def test_validation_before_the_first_batch(self) -> None:
         """T15: step-zero validation is at count 0, before training, and is not saved, whatever the policy."""
@@ -189,6 +194,62 @@ class TestData:
         assert ends == [False] * 5
         assert run.at("validation") == [5]
         assert "validation_period=Epoch(1) will never be reached" in caplog.text
+
+    def test_a_length_in_epochs_that_never_end_is_refused(self) -> None:
+        """max_length=Epoch(n) with a loader without len() is refused before the first batch, not trained for ever."""
+
+        class Unmeasured(torch.utils.data.IterableDataset[torch.Tensor]):
+            def __iter__(self) -> Any:
+                return iter([torch.ones(1)] * 4)
+
+        run = Run([])
+        with pytest.raises(ValueError, match=r"max_length is Epoch\(2\).*no len\(\).*pytorch\.Batch\(1000\)"):
+            train(
+                OpenTrial,
+                {"training_loader": lambda: torch.utils.data.DataLoader(Unmeasured())},
+                run=run,
+                max_length=Epoch(2),
+            )
+        assert not run.batches
+
+
+class TestWithoutUpdates:
+    """A trial that forgets to update its weights is told so once, at the end of the first window."""
+
+    @staticmethod
+    def warnings(caplog: pytest.LogCaptureFixture, step: Any, **fit: Any) -> list[str]:
+        class Forgetful(OneWeightTrial):
+            def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+                loss = self.model(batch).mean()
+                step(self.context, loss, self.optimizer)
+                return {"loss": loss.detach()}
+
+        train(Forgetful, **{"max_length": Batch(6), "reporting_period": Batch(2), **fit})
+        return [record.getMessage() for record in caplog.records if "no weight was changed" in record.getMessage()]
+
+    def test_neither_backward_nor_step(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Both missing calls are named, once in three windows."""
+        (said,) = self.warnings(caplog, lambda *_: None)
+        assert said.startswith("Forgetful trained 2 batches")
+        assert "context.backward(loss) nor context.step_optimizer(optimizer)" in said
+
+    def test_steps_without_gradients(self, caplog: pytest.LogCaptureFixture) -> None:
+        """step_optimizer() without backward() changes nothing either."""
+        (said,) = self.warnings(caplog, lambda context, _, optimizer: context.step_optimizer(optimizer))
+        assert "has not called context.backward(loss), so" in said
+
+    def test_gradients_without_steps(self, caplog: pytest.LogCaptureFixture) -> None:
+        """backward() without step_optimizer() changes nothing either."""
+        assert len(self.warnings(caplog, lambda context, loss, _: context.backward(loss))) == 1
+
+    def test_silent_while_no_update_is_due(self, caplog: pytest.LogCaptureFixture) -> None:
+        """With gradients of four batches per update, a window of two batches alone says nothing."""
+
+        def step(context: Any, loss: Any, optimizer: Any) -> None:
+            context.backward(loss)
+            context.step_optimizer(optimizer)
+
+        assert not self.warnings(caplog, step, init={"aggregation_frequency": 4})
 
     def test_data_that_is_empty_is_said_before_training(self) -> None:
         """An empty training set is a ValueError that names it; hooks are shut down."""
