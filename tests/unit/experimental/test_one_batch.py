@@ -26,7 +26,7 @@ def test_it_trains_one_batch(home: Path) -> None:
     assert not list(home.rglob("*tfevents*"))
 
 
-def test_a_missing_searcher_metric_is_said(home: Path, caplog: pytest.LogCaptureFixture) -> None:  # noqa: ARG001
+def test_a_missing_searcher_metric_is_said(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Issue 12: a metric that no validation returns is learned from one batch, with the names that there are."""
     determined.experimental.test_one_batch(OneWeightTrial, {"searcher": {"metric": "acuracy"}})
     assert "searcher.metric is 'acuracy', but this validation returned ['loss']" in caplog.text
