@@ -28,7 +28,7 @@ def _is_valid(file: str, settings: tuple[str, ...]) -> bool:
         read = config_file.read(file)
         config = ExperimentConfig.parse(overrides.layer(settings, read.values), read.values)
     except ConfigError as error:
-        say(str(error) if str(error).startswith(file) else f"{file}: {error}")
+        say(str(error) if str(error).startswith(file) else f"{file}: {error}", lines=True)
         return False
     for sentence in (*read.notes, *config.warnings):
         say(f"{file}: warning: {sentence}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined._wording import visible
 from determined.cli import terminal
 from determined.cli.render import plain
 
@@ -34,7 +35,8 @@ def show_logs(trial: Trial, *, follow: bool, head: int | None, tail: int | None,
         if as_json:
             terminal.write(json.dumps(plain(line.to_dict()), sort_keys=True, ensure_ascii=False) + "\n")
         else:
-            terminal.write(f"{line}\n")
+            text = str(line).replace("\n", "\\n")  # one row is one line, whatever is in it
+            terminal.write(f"{visible(text, lines=True, colours=True)}\n", colours=True)
         if follow:
             terminal.flush()
     if is_silent:

@@ -66,19 +66,23 @@ def _explain(error: BaseException) -> int:
         return INTERRUPTED
     if isinstance(error, click.UsageError):
         where = f" See: {error.ctx.command_path} -h" if error.ctx else ""
-        complain(f"{error.format_message()}{where}")
+        complain(f"{_one_line(error.format_message())}{where}")
         return MISUSED
     if isinstance(error, click.ClickException):
-        complain(error.format_message())
+        complain(_one_line(error.format_message()))
         return error.exit_code
     if isinstance(error, ConfigError):  # it lists all that is wrong with a file, a line for each
-        complain(str(error))
+        complain(str(error), lines=True)
         return FAILED
     if isinstance(error, (DeterminedError, OSError, ValueError)):
-        complain(" ".join(str(error).split()) or type(error).__name__)
+        complain(_one_line(str(error)) or type(error).__name__)
         return FAILED
     complain(f"det has a bug here, {type(error).__name__}: {error}. See where with: DET_DEBUG=1 det ...")
     return FAILED
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _leave_quietly() -> NoReturn:

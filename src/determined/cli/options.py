@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from determined._wording import visible
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -134,7 +136,8 @@ def _offer(
         found = find()
     except Exception:  # noqa: BLE001  completion that fails offers nothing; the command itself will say why
         return []
-    return [CompletionItem(word, help=about) for word, about in found if word.startswith(incomplete)]
+    offered = [(visible(word), visible(about)) for word, about in found]
+    return [CompletionItem(word, help=about) for word, about in offered if word.startswith(incomplete)]
 
 
 experiment_id = click.argument("experiment_id", metavar="ID", type=int, shell_complete=experiment_ids)

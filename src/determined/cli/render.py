@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from determined._wording import visible
 from determined.cli import terminal
 
 NARROWEST, CRAMPED, READABLE = 4, 8, 14
@@ -74,7 +75,7 @@ class Table:
     def show(self, form: str = "table") -> None:
         """Write it to stdout as `table`, `csv` or `json`."""
         for part in FORMS[form](self):
-            terminal.write(part)
+            terminal.write(part, colours=True)  # the table's own: those of texts are visible text by now
 
     def to_csv(self) -> str:
         """The whole table as CSV."""
@@ -99,12 +100,20 @@ def show_yaml(value: Any) -> None:
     """Write YAML, block style."""
     import yaml
 
-    terminal.write(yaml.safe_dump(plain(value), default_flow_style=False, allow_unicode=True, sort_keys=True))
+    class Dumper(yaml.SafeDumper):
+        """Writes texts in double quotes where something in them has to be escaped."""
+
+    def quoted(dumper: Dumper, text: str) -> yaml.ScalarNode:
+        style = None if visible(text, lines=True) == text else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, quoted)
+    terminal.write(yaml.dump(plain(value), Dumper=Dumper, default_flow_style=False, allow_unicode=True, sort_keys=True))
 
 
 def to_json(value: Any) -> str:
-    """JSON text: two spaces, sorted keys, nothing that a strict reader would refuse."""
-    return json.dumps(plain(value), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    """JSON text: two spaces, sorted keys, nothing that a strict reader would refuse or a terminal would obey."""
+    return visible(json.dumps(plain(value), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False), lines=True)
 
 
 def plain(value: Any) -> Any:
@@ -160,16 +169,16 @@ def cell(value: Any) -> str:
 
 def _rare_cell(value: Any) -> str:
     if isinstance(value, dict) and not any(isinstance(inner, (dict, list, tuple)) for inner in value.values()):
-        return ", ".join(f"{key}={cell(inner)}" for key, inner in sorted(value.items()))
+        return ", ".join(f"{visible(key)}={cell(inner)}" for key, inner in sorted(value.items()))
     if isinstance(value, (list, tuple)) and all(isinstance(inner, str) for inner in value):
-        return ", ".join(value)
+        return ", ".join(map(visible, value))
     return exact(value)
 
 
 # By type, and not by a row of questions: a list may have a hundred thousand cells.
 CELLS: dict[type, Callable[[Any], str]] = {
     type(None): lambda _: "",
-    str: lambda value: " ".join(value.split()) if "\n" in value else value,
+    str: lambda value: visible(" ".join(value.split()) if "\n" in value else value),
     int: str,
     float: number,
     bool: lambda value: "yes" if value else "no",
@@ -180,7 +189,7 @@ CELLS: dict[type, Callable[[Any], str]] = {
 
 
 def exact(value: Any) -> str:
-    """The value as CSV holds it: nothing rounded."""
+    """The value as CSV holds it: nothing rounded; ends of lines stay in texts."""
     if value is None:
         return ""
     if isinstance(value, Percent):
@@ -188,16 +197,16 @@ def exact(value: Any) -> str:
     if isinstance(value, datetime.datetime):
         return moment(value)
     if isinstance(value, (dict, list, tuple, set, frozenset)):
-        return json.dumps(plain(value), sort_keys=True, ensure_ascii=False)
+        return visible(json.dumps(plain(value), sort_keys=True, ensure_ascii=False))
     if isinstance(value, float):
         return repr(float(value))
-    return str(getattr(value, "value", value))
+    return visible(str(getattr(value, "value", value)), lines=True)
 
 
 def _as_csv(table: Table) -> Iterator[str]:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([column.title for column in table.columns])
+    writer.writerow([visible(column.title) for column in table.columns])
     for count, row in enumerate(table.rows, start=1):
         writer.writerow([exact(value) for value in row])
         if count % 1000 == 0:  # a million rows never stand in memory at once
@@ -215,7 +224,7 @@ def _as_table(table: Table) -> Iterator[str]:
     rows = list(table.rows)
     grid = _Grid(table.columns, rows)
     if table.title:
-        yield terminal.paint(table.title, "1") + "\n"
+        yield terminal.paint(visible(table.title), "1") + "\n"
     if terminal.is_terminal():
         room = terminal.width()
         grid.leave_out_empty()
@@ -234,7 +243,7 @@ class _Grid:
     """The cells of a table as texts, and how wide each column is."""
 
     def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> None:
-        self.columns = list(columns)
+        self.columns = [dataclasses.replace(column, title=visible(column.title)) for column in columns]
         self.texts = [[cell(value) for value in row] for row in rows]
         self.is_numeric = [_is_numeric(rows, i) for i in range(len(columns))]
         self.is_time = [any(type(row[i]) is datetime.datetime for row in rows) for i in range(len(columns))]

@@ -1,4 +1,7 @@
-"""Talking to the person at the terminal: data to stdout, talk to stderr, colours and bars only where they are seen."""
+"""Talking to the person at the terminal: data to stdout, talk to stderr, colours and bars only where they are seen.
+
+All that a command prints leaves through here, and nothing that a terminal would obey instead of show gets through.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,16 @@ from typing import TextIO
 
 import click
 
+from determined._wording import visible
+
 
 class ReaderGone(Exception):
     """Nobody reads our output any more: `det ... | head` has seen enough."""
 
 
-def write(text: str) -> None:
-    """Data, to stdout."""
+def write(text: str, *, colours: bool = False) -> None:
+    """Data, to stdout. Control characters are made visible; with `colours`, those colours stay that are in the text."""
+    text = visible(text, lines=True, colours=colours)
     try:
         sys.stdout.write(text)
     except BrokenPipeError:
@@ -35,22 +41,22 @@ def flush() -> None:
         raise ReaderGone from None
 
 
-def say(text: str) -> None:
-    """Talk, to stderr."""
-    click.echo(text, err=True)
+def say(text: str, *, colour: str = "", lines: bool = False) -> None:
+    """Talk, to stderr: one line unless it is said that there are more, in a colour where one is seen."""
+    click.echo(paint(visible(text, lines=lines), colour, sys.stderr), err=True)
 
 
 def hint(text: str) -> None:
     """Talk that a script does not want to see: only on a terminal, in green."""
     if sys.stderr.isatty():
-        say(paint(text, "32", sys.stderr))
+        say(text, colour="32")
 
 
-def complain(text: str) -> None:
+def complain(text: str, *, lines: bool = False) -> None:
     """An error, on stderr; red on a terminal."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    say(paint(text, "31", sys.stderr))
+    say(text, colour="31", lines=lines)
 
 
 def ask(question: str, *, yes: bool) -> None:
@@ -62,7 +68,7 @@ def ask(question: str, *, yes: bool) -> None:
     """
     if yes:
         return
-    click.echo(f"{question} [y/n]: ", nl=False, err=True)
+    click.echo(visible(f"{question} [y/n]: "), nl=False, err=True)
     answer = sys.stdin.readline().strip().lower()
     if answer not in ("y", "yes"):
         if not answer and not sys.stdin.isatty():
@@ -87,7 +93,7 @@ def has_unicode(stream: TextIO | None = None) -> bool:
 
 def paint(text: str, code: str, stream: TextIO | None = None) -> str:
     """The text in a colour, if colours are seen there."""
-    return f"\x1b[{code}m{text}\x1b[0m" if text and has_colour(stream) else text
+    return f"\x1b[{code}m{text}\x1b[0m" if text and code and has_colour(stream) else text
 
 
 def width() -> int:
@@ -113,9 +119,10 @@ def bar(text: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None
         yield lambda _done, _total: None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(text, total=None)
+        task = progress.add_task(escape(visible(text)), total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total or None)

@@ -181,7 +181,7 @@ def show(figures: Sequence[Figure]) -> None:
         look = Look(terminal.width(), lines, terminal.has_unicode(), terminal.has_colour())
     else:
         look = Look(PIPED_COLUMNS, PIPED_LINES, has_unicode=False)
-    terminal.write("\n".join(draw(figure, look) for figure in figures))
+    terminal.write("\n".join(draw(figure, look) for figure in figures), colours=True)
 
 
 def write(figures: Sequence[Figure], path: Path) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
+from determined._wording import visible
 from determined.cli.plot.scale import AIR, Axis
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart, the pale ones last.
@@ -26,6 +27,10 @@ class Curve:
     colour: int = 0
     is_dashed: bool = False
     is_bundle: bool = False  # many thin lines with gaps between them, to be seen as a whole
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", visible(self.label))
+        object.__setattr__(self, "note", visible(self.note))
 
     @property
     def rgb(self) -> str:
@@ -56,6 +61,9 @@ class Figure:
     x_label: str = "batches"
     log_y: bool = False
     log_x: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", visible(self.title))
 
     def x_axis(self) -> Axis:
         """From the first step to the last."""

@@ -127,7 +127,7 @@ def logs(number: int) -> None:
     """Print what one has printed."""
     detached.get(number)
     for line in detached.log_lines(number):
-        terminal.write(line)
+        terminal.write(line, colours=True)
 
 
 @tensorboard.verb("kill")

@@ -133,7 +133,7 @@ def start(
                 return number, started
             if port or server.free_port(host) == chosen:
                 break  # it was not for a port that somebody took meanwhile
-        terminal.say("".join(log_lines(number)[-LAST_LINES:]).rstrip())
+        terminal.say("".join(log_lines(number)[-LAST_LINES:]).rstrip(), lines=True)
         raise click.ClickException(f"TensorBoard ended before it answered on port {chosen}; its last lines are above.")
 
 

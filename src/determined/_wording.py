@@ -1,0 +1,42 @@
+"""How names are said to people: what cannot be seen is made visible, and near misses are named."""
+
+from __future__ import annotations
+
+import re
+
+# Controls of C0 and C1, marks that turn the direction of writing, what has no width, halves of characters. The joiners
+# of emoji and of some scripts stay.
+_UNSEEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ufffe\uffff"
+    "\ud800-\udfff\U000e0000-\U000e007f"
+)
+_IN_LINES = re.compile(f"[{_UNSEEN}]")
+_IN_A_LINE = re.compile(f"[\t\n{_UNSEEN}]")
+_COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
+_SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def visible(text: str, *, lines: bool = False, colours: bool = False) -> str:
+    """The text with everything that a terminal would obey instead of show written as `\\u001b`, as JSON writes it.
+
+    Args:
+        text: Whatever somebody called something.
+        lines: Ends of lines and tabs stay.
+        colours: Colours stay, and end with the text.
+
+    Example::
+
+        assert visible("a\\x1b]0;b") == "a\\\\u001b]0;b"
+    """
+    if colours and "\x1b[" in text:
+        parts = _COLOUR.split(text)
+        parts[::2] = [visible(part, lines=lines) for part in parts[::2]]
+        is_coloured = len(parts) > 1 and parts[-2] not in ("\x1b[0m", "\x1b[m")
+        return "".join(parts) + ("\x1b[0m" if is_coloured else "")
+    return (_IN_LINES if lines else _IN_A_LINE).sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    units = character.encode("utf-16-be", "surrogatepass")
+    return _SHORT.get(character) or "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
