@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from determined.core import DistributedContext
 from determined.errors import CollectiveError
 
@@ -56,6 +58,11 @@ def places(size: int, machines: Sequence[int] | None = None) -> list[dict[str, i
     ]
 
 
+def _secret_of(machines: Sequence[int] | None) -> dict[str, str]:
+    """What ranks on several machines have to be given; on one they have a key file."""
+    return {"DET_JOB_SECRET": "the same on every machine"} if machines and len(machines) > 1 else {}
+
+
 # Threads.
 
 
@@ -70,7 +77,9 @@ def run_threads(size: int, body: Body, *, machines: Sequence[int] | None = None,
 
 def try_threads(size: int, body: Body, *, machines: Sequence[int] | None = None, timeout: float = 90) -> list[Any]:
     """What `body(distributed)` returned or raised on each rank. Each context is closed as its `body` ends."""
-    with free_port() as port:
+    with free_port() as port, pytest.MonkeyPatch.context() as patch:
+        for name, value in _secret_of(machines).items():
+            patch.setenv(name, value)
 
         def one(rank: int) -> Any:
             place = places(size, machines)[rank]
@@ -152,6 +161,7 @@ def try_processes(
         call = json.dumps([body.__module__, body.__qualname__, bare, list(arguments)])
         common = {
             **os.environ,
+            **_secret_of(machines),
             **(env or {}),
             "RANKS_RESULTS": str(results),
             "RANKS_CALL": call,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from torch import nn
@@ -41,6 +42,29 @@ def train_with(distributed: Any = None) -> list[Any]:
         trial = OneWeightTrial(context)
         pytorch.Trainer(trial, context).fit(max_length=Batch(2), checkpoint_policy="none")
         return [context.distributed.size, trial.weight, type(trial.model).__name__]
+
+
+def listens_everywhere(distributed: Any = None) -> list[Any]:
+    """The addresses on which this process listens for everybody, once it trains."""
+    with pytorch.init(seed=3, distributed=distributed):
+        lines = psutil.Process().net_connections("tcp")
+        return [line.laddr for line in lines if line.status == "LISTEN" and line.laddr.ip in ("0.0.0.0", "::")]
+
+
+def ways_to_meet(port: int) -> list[Any]:
+    elsewhere()
+    rank = int(os.environ["RANK"])
+    place = {"rank": rank, "size": 2, "local_rank": rank, "local_size": 2, "cross_rank": 0, "cross_size": 1}
+    found = [listens_everywhere(core.DistributedContext(**place, pub_port=port))]  # torch meets at MASTER_PORT
+    with variables(MASTER_ADDR=None, MASTER_PORT=None):
+        found.append(listens_everywhere(core.DistributedContext(**place, pub_port=port)))
+    return found
+
+
+def test_ranks_of_one_machine_meet_on_loopback(nursery: Nursery) -> None:
+    """Issue 11, 10: a store that we start for one machine listens on loopback only, the process group's too."""
+    with free_port() as port:
+        assert nursery.run(2, ways_to_meet, [port]) == [[[], []], [[], []]]
 
 
 def ways_to_start(port: int, another_port: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -141,6 +142,32 @@ def test_two_local_processes_see_what_the_contract_says(launches: Launches):
     assert len(ranks[0]["DET_JOB_SECRET"]) == 64
     assert ranks[0]["MASTER_PORT"] == ranks[1]["MASTER_PORT"] != "29400"
     assert "failed first" not in done.stderr
+
+
+LISTENERS = """
+import os, psutil
+found = [line.laddr for process in psutil.Process().parents()[:2] for line in process.net_connections("tcp")
+         if line.status == psutil.CONN_LISTEN and line.laddr.port == int(os.environ["MASTER_PORT"])]
+print([address.ip for address in found])
+"""
+
+
+def test_the_meeting_of_one_machine_listens_on_loopback(launches: Launches):
+    """Issue 11, 10: no other machine can reach the store in which the ranks of this one meet."""
+    done = launches.run("--nproc_per_node", "1", "--", *launches.script(LISTENERS))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[rank=0] ['127.0.0.1']\n"
+
+
+def test_a_port_that_is_taken_is_a_sentence(launches: Launches):
+    """The port that was asked for with C10D_PORT is named if something else has it."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        done = launches.run(*launches.script(SHOW), C10D_PORT=port)
+    assert done.returncode == 1
+    assert f"Port {port} on 127.0.0.1" in done.stderr
+    assert "Change C10D_PORT" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_task_without_slots_runs_one_process(launches: Launches, tmp_path: Path):

@@ -37,7 +37,7 @@ class DistributedContext:
     longer than `timeout`, and none waits for a process that has ended.
 
     Objects travel pickled, signed with `DET_JOB_SECRET` (or, on one machine, with a key file of this user's) and
-    unpickled only if the signature holds. Several machines without `DET_JOB_SECRET` have no such protection.
+    unpickled only if the signature holds. Several machines need `DET_JOB_SECRET`, the same on each.
 
     Args:
         rank: Number of this process in the job. All six numbers are given, or none.
@@ -57,7 +57,7 @@ class DistributedContext:
         ValueError: Some but not all six numbers are None, or a rank is not below its size.
         AssertionError: There are several machines and no `chief_ip`.
         CollectiveTimeout: A rank did not arrive.
-        CollectiveError: The ranks do not describe one job, or the port is taken.
+        CollectiveError: The ranks do not describe one job, the port is taken, or there is no secret to sign with.
 
     Example::
 

@@ -161,10 +161,11 @@ def launcher_store(rank: int, *, deadline: float, spans_machines: bool) -> Conne
     if dist.is_available() and dist.is_initialized():
         return _process_group_store(prefix)
     ip, port = variable("MASTER_ADDR"), int(variable("MASTER_PORT"))
-    if rank != 0 or _agent_hosts():
-        return connect(ip, port, deadline=deadline, prefix=prefix, ends_with_chief=not _agent_hosts(), is_ours=False)
+    if rank != 0 or agent_hosts():
+        return connect(ip, port, deadline=deadline, prefix=prefix, ends_with_chief=not agent_hosts(), is_ours=False)
+    serve_for_process(ip, port, spans_machines=spans_machines)
     return Connection(
-        _serve_for_process(ip, port, spans_machines),
+        _tcp_store(ip, port, is_master=False),
         prefix=prefix,
         place=_place(ip, port),
         probe=None,
@@ -195,7 +196,7 @@ def number(name: str, launcher: str = "torchrun") -> int:
         raise LauncherError(f"{name}={value!r} is not a number; {launcher} sets it to one.") from None
 
 
-def _agent_hosts() -> bool:
+def agent_hosts() -> bool:
     """Whether torchrun's agent, which outlives the ranks, hosts the store."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
@@ -214,7 +215,7 @@ def _process_group_store(prefix: str) -> Connection:
         prefix=prefix,
         place="the store of the default process group",
         probe=None,
-        ends_with_chief=not _agent_hosts(),
+        ends_with_chief=not agent_hosts(),
         is_ours=False,
     )
     connection.keeps = shared  # the server lives as long as this
@@ -224,16 +225,27 @@ def _process_group_store(prefix: str) -> Connection:
 _servers: dict[tuple[str, int], Store] = {}
 
 
-def _serve_for_process(ip: str, port: int, spans_machines: bool) -> Store:
-    """A server at MASTER_PORT, kept until this process ends.
+def serve_for_process(
+    ip: str,
+    port: int,
+    *,
+    spans_machines: bool = False,
+    change: str = "the launcher's MASTER_PORT (torchrun --master-port)",
+) -> None:
+    """Have a server at this port until this process ends; what torch opens there in this process shares it.
 
     Another rank may be done with its context and connect to it for init_process_group() at any time: taking it down in
     between would cut that connection.
     """
     if (ip, port) not in _servers:
-        change = "the launcher's MASTER_PORT (torchrun --master-port)"
         _servers[ip, port] = _serve(ip, port, change, spans_machines=spans_machines, shared=True)
-    return _tcp_store(ip, port, is_master=False)
+
+
+def free_server(ip: str, *, spans_machines: bool) -> tuple[Store, int]:
+    """A store hosted here at a port that is free, and that port."""
+    with _listen(ip, 0, spans_machines=spans_machines) as listener:
+        port = int(listener.getsockname()[1])
+        return _tcp_store(ip, port, is_master=True, master_listen_fd=os.dup(listener.fileno())), port
 
 
 def _serve(ip: str, port: int, change: str, *, spans_machines: bool, shared: bool = False) -> Store:

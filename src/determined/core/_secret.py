@@ -1,8 +1,7 @@
 """What proves that a message comes from this job: a secret, and a signature checked before anything is unpickled.
 
 `DET_JOB_SECRET` is the secret if the launcher set it. Otherwise the ranks of one machine share a key file of this
-user's. Several machines without `DET_JOB_SECRET` have no secret: their messages are checked for damage only, so set it
-wherever others can reach the network between them.
+user's. Without a secret there is no job: objects travel pickled, so whoever could write one could run anything.
 """
 
 from __future__ import annotations
@@ -10,32 +9,55 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import logging
 import os
 import secrets
 import stat
+import tempfile
 from pathlib import Path
 
 from determined import _home
 from determined.errors import CollectiveError
 
-logger = logging.getLogger("determined.core")
-
 KEY_FILE = "collective.key"
+KEY_BYTES = 32
 SIGNATURE_BYTES = hashlib.sha256().digest_size
+SET_ONE = "DET_JOB_SECRET to one value for all ranks, for example `export DET_JOB_SECRET=$(openssl rand -hex 32)`"
 
 
 def job_secret(*, one_machine: bool) -> bytes:
-    """The secret of this job; empty if there is none."""
+    """The secret of this job.
+
+    Raises:
+        CollectiveError: There is none, or others can read it.
+    """
     if told := os.environ.get("DET_JOB_SECRET"):
         return told.encode()
     if not one_machine:
-        return b""
-    try:
-        return user_key(_home.make_data_directory() / KEY_FILE)
-    except OSError as error:
-        logger.debug("No key file for messages between ranks (%s); they go unsigned.", error)
-        return b""
+        raise CollectiveError(
+            "DET_JOB_SECRET is not set, and ranks on several machines sign what they send each other with it. Make one "
+            "text with `openssl rand -hex 32`, and on every machine `export DET_JOB_SECRET=` that same text."
+        )
+    problems = []
+    for place in (_home.make_data_directory, _temporary_directory):
+        try:
+            return user_key(place() / KEY_FILE)
+        except OSError as error:
+            problems.append(str(error))
+    raise CollectiveError(
+        f"The key with which ranks sign what they send each other cannot be kept: {'; '.join(problems)}. Set DET_HOME "
+        f"to a directory in which you can write, or {SET_ONE}."
+    )
+
+
+def _temporary_directory() -> Path:
+    """A directory that only this user can look into; the same for all ranks on this machine."""
+    path = Path(tempfile.gettempdir()) / f"determined-{os.getuid() if os.name == 'posix' else os.getlogin()}"
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or _is_open(found):
+        raise PermissionError(f"{path} is not a directory of this user's alone")
+    return path
 
 
 def user_key(path: Path) -> bytes:
@@ -45,17 +67,28 @@ def user_key(path: Path) -> bytes:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(32))
+                file.write(secrets.token_bytes(KEY_BYTES))
             with contextlib.suppress(FileExistsError):
                 os.link(draft, path)  # unlike a rename, leaves alone what another rank put there first
         finally:
             draft.unlink()
-    if os.name == "posix":
-        found = path.stat()
-        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            logger.warning("%s can be read by others, so it is not used. Delete it and a new one is made.", path)
-            return b""
-    return path.read_bytes()
+    if _is_open(path.stat()):
+        raise CollectiveError(
+            f"{path}, the key with which ranks sign what they send each other, belongs to somebody else or can be read "
+            f"by others. Delete it with `rm {path}`, and a new one is made, or set {SET_ONE}."
+        )
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise CollectiveError(
+            f"{path}, the key with which ranks sign what they send each other, has {len(key)} bytes instead of "
+            f"{KEY_BYTES}. Delete it with `rm {path}`, and a new one is made."
+        )
+    return key
+
+
+def _is_open(found: os.stat_result) -> bool:
+    """Whether anybody but this user could read it."""
+    return os.name == "posix" and (found.st_uid != os.getuid() or bool(stat.S_IMODE(found.st_mode) & 0o077))
 
 
 def derive(secret: bytes, *context: bytes) -> bytes:

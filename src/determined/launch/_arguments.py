@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,6 +45,8 @@ TORCH_OPTIONS = frozenset(
         "tee",
     }
 )
+# With one of these the user says where ranks meet.
+MEETING_OPTIONS = frozenset({"master-addr", "master-port", "rdzv-backend", "rdzv-conf", "rdzv-endpoint", "standalone"})
 TORCH_SHORT = {"-m": "module", "-r": "redirects", "-t": "tee"}
 
 
@@ -64,6 +66,10 @@ class Arguments:
             if _torch_name(option) == name:
                 value = inline if has_value else next(words, None)
         return value
+
+    def names_any(self, names: Collection[str]) -> bool:
+        """Whether one of these options of torch's launcher was given."""
+        return any(_torch_name(word.partition("=")[0]) in names for word in self.torch_options)
 
 
 def is_program(word: str) -> bool:

@@ -24,6 +24,7 @@ from determined.launch import _agent, _arguments
 
 C10D_PORT = "29400"
 HARNESS = "determined.pytorch._harness"
+LOOPBACK_AGENT = "determined.launch._on_loopback"
 MISUSED = 2
 
 parse_args = _arguments.parse_args
@@ -108,13 +109,15 @@ def plan(
     }
     options = [word for name, value in automatic.items() for word in (name, str(value))]
     wrapped = ["--module", "determined.launch.wrap_rank", "RANK", *worker]
+    own_meeting = not machines.are_several and not arguments.names_any(_arguments.MEETING_OPTIONS)
+    agent = [LOOPBACK_AGENT, port] if own_meeting else ["torch.distributed.run"]
 
     added = {"USE_TORCH_DISTRIBUTED": "True", "DET_CHIEF_IP": machines.addresses[0]}
     # Ranks show each other this secret. Several machines have to be given the same one, so we cannot make it up.
     if not machines.are_several and not environment.get("DET_JOB_SECRET"):
         added["DET_JOB_SECRET"] = secrets.token_hex(32)
     return Plan(
-        command=[sys.executable, "-m", "torch.distributed.run", *options, *given, *wrapped],
+        command=[sys.executable, "-m", *agent, *options, *given, *wrapped],
         environment={**environment, **added},
         keep_torch_logs=any(
             arguments.torch_option(name) or environment.get(variable)

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from determined import core, errors
+from determined.core import _meeting
 from determined.core._distributed import _timeout
 from determined.pytorch._ddp import leave_process_group
 
@@ -98,6 +99,9 @@ def _join(ranks: core.DistributedContext) -> None:
     # Each group has a name of its own: a second init() must not find what the first has left in the launcher's store.
     name = ranks.broadcast(uuid.uuid4().hex)
     if "MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ:
+        if ranks.rank == 0 and not _meeting.agent_hosts():  # torch would listen on every interface; it takes ours
+            place = _meeting.variable("MASTER_ADDR"), _meeting.number("MASTER_PORT")
+            _meeting.serve_for_process(*place, spans_machines=ranks.local_size != ranks.size)
         url = f"env://?rank={ranks.rank}&world_size={ranks.size}"
         store, _, _ = next(iter(dist.rendezvous(url, timeout=timeout)))  # type: ignore[attr-defined]  # public, as are those below
     else:
@@ -141,8 +145,9 @@ def _own_store(ranks: core.DistributedContext, timeout: timedelta) -> Any:
     if ranks.rank == 0:
         on_one_machine = ranks.local_size == ranks.size
         host = "127.0.0.1" if on_one_machine else os.environ.get("DET_CHIEF_IP") or socket.gethostname()
-        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=timeout)  # type: ignore[attr-defined]
-        place = (host, store.port)
+        store, port = _meeting.free_server(host, spans_machines=not on_one_machine)
+        store.set_timeout(timeout)
+        place = (host, port)
     host, port = ranks.broadcast(place)
     if store is None:
         store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)  # type: ignore[attr-defined]

@@ -431,20 +431,43 @@ def test_the_key_file_is_private_and_made_once(tmp_path: Path, home: Path) -> No
     assert stat.S_IMODE((home / _secret.KEY_FILE).stat().st_mode) == 0o600
 
 
-def test_where_the_secret_comes_from(monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path) -> None:
-    """DET_JOB_SECRET wins; several machines without it have none; nor has one whose key cannot be private."""
-    assert _secret.job_secret(one_machine=False) == b""
+def refused(one_machine: bool) -> str:
+    with pytest.raises(CollectiveError) as caught:
+        _secret.job_secret(one_machine=one_machine)
+    return str(caught.value)
+
+
+def test_no_job_is_without_a_secret(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Contract 2.5 Better: signing is never optional. What stands in its way is a sentence with what to type."""
+    assert "DET_JOB_SECRET is not set, and ranks on several machines" in refused(one_machine=False)
+    assert "with `openssl rand -hex 32`, and on every machine `export DET_JOB_SECRET=`" in refused(one_machine=False)
     own = _secret.job_secret(one_machine=True)
-    (home / _secret.KEY_FILE).chmod(0o644)
-    assert _secret.job_secret(one_machine=True) == b""
-    (home / _secret.KEY_FILE).chmod(0o600)
+    key = home / _secret.KEY_FILE
+    key.chmod(0o644)
+    assert f"can be read by others. Delete it with `rm {key}`" in refused(one_machine=True)
+    key.chmod(0o600)
     assert _secret.job_secret(one_machine=True) == own
-    (tmp_path / "file").touch()
-    with monkeypatch.context() as patch:
-        patch.setenv("DET_HOME", os.fspath(tmp_path / "file" / "below"))
-        assert _secret.job_secret(one_machine=True) == b""
+    key.write_bytes(b"")
+    assert f"has 0 bytes instead of 32. Delete it with `rm {key}`" in refused(one_machine=True)
     monkeypatch.setenv("DET_JOB_SECRET", "told")
     assert _secret.job_secret(one_machine=False) == _secret.job_secret(one_machine=True) == b"told"
+
+
+def test_where_the_data_directory_cannot_be_written_the_key_lies_in_a_private_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A read-only home does not stop training on one machine; a directory that others made is not trusted."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DET_HOME", os.fspath(tmp_path / "file" / "below"))
+    monkeypatch.setattr("tempfile.tempdir", os.fspath(tmp_path))
+    first = _secret.job_secret(one_machine=True)
+    assert len(first) == 32
+    assert _secret.job_secret(one_machine=True) == first
+    (private,) = tmp_path.glob("determined-*")
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    private.chmod(0o755)
+    text = refused(one_machine=True)
+    assert f"{private} is not a directory of this user's alone. Set DET_HOME to a directory" in text
 
 
 def test_threads_of_one_process_may_share_a_context() -> None:
@@ -457,8 +480,9 @@ def test_threads_of_one_process_may_share_a_context() -> None:
     assert run_threads(2, body) == [100, 100]
 
 
-def test_ranks_keep_their_place() -> None:
+def test_ranks_keep_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """A context is what its numbers say."""
+    monkeypatch.setenv("DET_JOB_SECRET", "the same on every machine")
     with free_port() as port:
 
         def one(rank: int) -> tuple[int, ...]:

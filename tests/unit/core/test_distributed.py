@@ -138,6 +138,7 @@ def test_anything_like_horovod_says_who_we_are(monkeypatch: pytest.MonkeyPatch) 
             return lambda: self.place[name]
 
     monkeypatch.setenv("DET_CHIEF_IP", "127.0.0.1")
+    monkeypatch.setenv("DET_JOB_SECRET", "the same on every machine")
     with free_port() as port:
         monkeypatch.setenv("INTER_TRAIN_PROCESS_COMM_PORT_1", str(port))
 

@@ -34,13 +34,22 @@ def value(plan, option):
 def test_one_container_with_one_slot():
     """C-76: master_addr `localhost`, nproc 1, and both environment variables set."""
     one = planned(info=Told(["10.0.0.7"], 0, [1]))
-    assert one.command[:3] == [sys.executable, "-m", "torch.distributed.run"]
     assert value(one, "--master_addr") == "localhost"
     assert (value(one, "--nproc_per_node"), value(one, "--nnodes"), value(one, "--node_rank")) == ("1", "1", "0")
     assert value(one, "--max_restarts") == "0"
     assert one.environment["USE_TORCH_DISTRIBUTED"] == "True"
     assert one.environment["DET_CHIEF_IP"] == "10.0.0.7"
     assert one.command[-6:] == ["--module", "determined.launch.wrap_rank", "RANK", *SH]
+
+
+def test_where_the_ranks_of_one_machine_meet_no_other_reaches():
+    """A meeting that we start on one machine is on loopback; one that the user describes, or of several, is torch's."""
+    one = planned()
+    assert one.command[:4] == [sys.executable, "-m", "determined.launch._on_loopback", value(one, "--master_port")]
+    torch = [sys.executable, "-m", "torch.distributed.run"]
+    assert planned(info=Told(["10.0.0.7", "10.0.0.8"], 0, [1, 1])).command[:3] == torch
+    for options in (["--standalone"], ["--master_port=29501"], ["--rdzv_backend", "c10d"]):
+        assert planned(*options).command[:3] == torch
 
 
 def test_two_containers():
