@@ -136,7 +136,9 @@ def fork_and_wait() -> None:
 def test_a_chief_that_exits_is_still_heard() -> None:
     """C-17: machines of 2 and 1; a forked child leaves the context alone; a chief that ends unclosed is still read."""
     with free_port() as port:
-        assert run_processes(3, exit_without_closing, bare=True, arguments=[port]) == ["last words"] * 3
+        assert (
+            run_processes(3, exit_without_closing, machines=[2, 1], bare=True, arguments=[port]) == ["last words"] * 3
+        )
 
 
 def fail_the_first_time(distributed: DistributedContext) -> Any:
