@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from determined import _lazy
+from determined import _lazy, _left_out
 
 if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined import client as client
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined._log import LOG_FORMAT as LOG_FORMAT
     from determined._version import __version__ as __version__
     from determined.errors import InvalidHP as InvalidHP
+    from determined.pytorch._pytorch_context import TrialContext as TrialContext
     from determined.pytorch._trial import LegacyTrial as LegacyTrial
 
 __getattr__, __dir__, __all__ = _lazy.exports(
@@ -31,9 +32,12 @@ __getattr__, __dir__, __all__ = _lazy.exports(
         "LegacyTrial": "pytorch._trial",
         "RendezvousInfo": "_info",
         "ResourcesInfo": "_info",
+        "TrialContext": "pytorch._pytorch_context",
         "TrialInfo": "_info",
         "__version__": "_version",
         "get_cluster_info": "_info",
         "import_from_path": "_import_path",
     },
 )
+
+_left_out.register()

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from determined import _left_out
+
 
 def exports(
     package: str, *, rooms: Sequence[str] = (), names: Mapping[str, str] | None = None
@@ -30,6 +32,8 @@ def exports(
             value = getattr(importlib.import_module(f"{package}.{origin[name]}"), name)
         elif name in rooms:
             value = importlib.import_module(f"{package}.{name}")
+        elif (known := f"{package}.{name}") in _left_out.NAMES:
+            _left_out.refuse(known, _left_out.NAMES[known])
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         setattr(sys.modules[package], name, value)  # the next use costs nothing

@@ -87,14 +87,52 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize("statement", ["import {}", "from {} import Anything", "from {0} import {1}"])
 @pytest.mark.parametrize(
-    "module", ["determined.keras", "determined.pytorch.deepspeed", "determined.pytorch.experimental"]
+    "module",
+    [
+        *("determined.common", "determined.exec", "determined.horovod", "determined.keras", "determined.lightning"),
+        *("determined.launch.horovod", "determined.launch.deepspeed", "determined.transformers", "determined.util"),
+        *("determined.pytorch.deepspeed", "determined.pytorch.experimental"),
+    ],
 )
 def test_what_is_left_out_says_what_to_use(module: str, statement: str) -> None:
     """Decision 9: importing what is left out, or not here yet, is an ImportError with a sentence, no missing name."""
     room, _, name = module.rpartition(".")
     code = statement.format(module) if "{0}" not in statement else statement.format(room, name)
-    with pytest.raises(ImportError, match=f"{module} is (left out|not here yet): .*(torchrun|core.init)"):
+    with pytest.raises(ImportError, match=f"{module} is left out: .*(torchrun|core.init|launch|client|library)"):
         exec(code)  # noqa: S102 - each way to write an import
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("import determined.exec.harness", "launch.torch_distributed --trial module:Class"),
+        ("from determined.common.experimental import Session", "determined.client"),
+        ("import determined as det; det.ExperimentConfig({})", "context.get_experiment_config()"),
+        ("from determined import EnvContext", "get_cluster_info()"),
+        ("from determined.client import whoami", "getpass.getuser()"),
+        ("from determined.pytorch import _TrainBoundary", r"pytorch.Batch\(n\)"),
+        ("from determined import pytorch; pytorch._TrialState", "get_initial_batch"),
+    ],
+)
+def test_a_name_that_is_left_out_says_what_to_use(code: str, sentence: str) -> None:
+    """A class or function of 0.38 that is not here is an ImportError that says what to use, however it is reached."""
+    with pytest.raises(ImportError, match=f"is left out: .*{sentence}"):
+        exec(code)  # noqa: S102 - each way to write an import
+
+
+@pytest.mark.parametrize("name", ["Determined", "Checkpoint", "Experiment", "Model", "ModelVersion", "Trial"])
+def test_the_sdk_is_where_earlier_releases_had_it(name: str) -> None:
+    """`from determined.experimental import Determined` and its like are the classes of determined.client."""
+    assert getattr(determined.experimental, name) is getattr(determined.client, name)
+    with pytest.raises(AttributeError, match="has no attribute 'Determind'"):
+        determined.experimental.Determind  # noqa: B018 - looking is the point
+
+
+def test_the_context_under_its_older_names() -> None:
+    """Type hints of old trials name the context in three ways; each is the class that init() gives."""
+    from determined.pytorch._pytorch_context import PyTorchTrialContext
+
+    assert determined.TrialContext is PyTorchTrialContext is pytorch.PyTorchTrialContext
 
 
 def test_older_names_are_where_they_were() -> None:

@@ -36,6 +36,7 @@ class Group(click.Group):
     Args:
         late: Commands that are imported when they are typed, in the order they are listed.
         default: The command that runs when no other is named.
+        left_out: Commands of earlier releases, and what replaces each.
 
     Example::
 
@@ -45,13 +46,19 @@ class Group(click.Group):
     """
 
     def __init__(
-        self, *args: Any, late: Mapping[str, Late] | None = None, default: str | None = None, **settings: Any
+        self,
+        *args: Any,
+        late: Mapping[str, Late] | None = None,
+        default: str | None = None,
+        left_out: Mapping[str, str] | None = None,
+        **settings: Any,
     ) -> None:
         settings.setdefault("context_settings", HELP_NAMES)
         settings["no_args_is_help"] = False
         super().__init__(*args, **settings)
         self._late = dict(late or {})
         self._default = default
+        self._left_out = dict(left_out or {})
         self._aliases = {alias: name for name, entry in self._late.items() for alias in entry.aliases}
 
     def verb(self, name: str, *aliases: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
@@ -82,6 +89,8 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first argument names; a near miss is named in the error."""
         typed = args[0]
+        if typed in self._left_out:
+            raise click.UsageError(f"{ctx.command_path} {typed} is left out: {self._left_out[typed]}")
         if self.get_command(ctx, typed) is None and not ctx.resilient_parsing and not typed.startswith("-"):
             ctx.fail(f"No such command {typed!r}.{self._suggestion(ctx, typed)}")
         return super().resolve_command(ctx, args)

@@ -11,10 +11,11 @@ from typing import Any, NoReturn
 
 import click
 
+from determined._left_out import ignored_master
 from determined._version import __version__
 from determined.cli.connection import Settings
 from determined.cli.groups import HELP_NAMES, Group, Late
-from determined.cli.terminal import ReaderGone, complain
+from determined.cli.terminal import ReaderGone, complain, say
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 3
 
@@ -31,6 +32,25 @@ NOUNS = {
     "store": Late("determined.cli.store:store", "The database of runs: check, export, import."),
     "completion": Late("determined.cli.completion:completion", "Completion for bash, zsh or fish."),
     "version": Late("determined.cli.version:version", "Which versions of what are installed."),
+}
+
+LEFT_OUT = {  # commands of a cluster, and what does their work here
+    "agent": "there are no agents: trials run on this machine.",
+    "auth": "there are no accounts: whoever can open the store can use it.",
+    "cmd": "there is no cluster to run a command on: type the command itself.",
+    "command": "there is no cluster to run a command on: type the command itself.",
+    "deploy": "there is nothing to deploy: pip install brings everything.",
+    "dev": "there is no server to ask: determined.client reads the store.",
+    "master": "there is no master: runs are rows of a store. See: det store -h",
+    "notebook": "there is no cluster to run one on: type jupyter lab, and use determined.pytorch in it.",
+    "rbac": "there are no roles: whoever can open the store can use it.",
+    "resource-pool": "there are no pools of machines: trials run on this one.",
+    "resources": "there are no shared machines to account for. What ran, and how long: det experiment list",
+    "shell": "there is no cluster to open a shell on: you have one.",
+    "template": "there are no templates on a server: keep the common part in a file of yours.",
+    "token": "there are no accounts: whoever can open the store can use it.",
+    "user": "there are no accounts: runs belong to users of this machine. Another's: det -u NAME experiment list",
+    "user-group": "there are no accounts: whoever can open the store can use it.",
 }
 
 
@@ -98,7 +118,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.group("det", cls=Det, late=NOUNS, context_settings={**HELP_NAMES, "max_content_width": 100})
+@click.group("det", cls=Det, late=NOUNS, left_out=LEFT_OUT, context_settings={**HELP_NAMES, "max_content_width": 100})
 @click.option(
     "-v",
     "-V",
@@ -110,7 +130,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="Say the version and leave.",
 )
 @click.option("-u", "--user", metavar="NAME", help="Whose runs to list. Default: yours.")
-@click.option("-m", "--master", metavar="PLACE", envvar="DET_MASTER", help="The same as --store; an older name.")
+@click.option("-m", "--master", metavar="PLACE", help="The same as --store; an older name.")
 @click.option(
     "--store", metavar="PLACE", envvar="DET_STORE", help="A file or postgresql://... [env DET_STORE; default: your own]"
 )
@@ -120,4 +140,6 @@ def main(ctx: click.Context, user: str | None, master: str | None, store: str | 
 
     Times are UTC. Lists take --csv and --json.
     """
+    if said := ignored_master():
+        say(said)
     ctx.obj = Settings(store, master, user)

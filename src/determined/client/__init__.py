@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.client._default import get_experiment as get_experiment
     from determined.client._default import get_model as get_model
     from determined.client._default import get_model_labels as get_model_labels
+    from determined.client._default import get_models as get_models
     from determined.client._default import get_trial as get_trial
     from determined.client._default import get_workspace as get_workspace
     from determined.client._default import iter_trials_metrics as iter_trials_metrics
@@ -34,6 +35,9 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.client._default import list_models as list_models
     from determined.client._default import list_workspaces as list_workspaces
     from determined.client._default import login as login
+    from determined.client._default import stream_trials_metrics as stream_trials_metrics
+    from determined.client._default import stream_trials_training_metrics as stream_trials_training_metrics
+    from determined.client._default import stream_trials_validation_metrics as stream_trials_validation_metrics
     from determined.client._determined import Determined as Determined
     from determined.client._enums import CheckpointSortBy as CheckpointSortBy
     from determined.client._enums import CheckpointState as CheckpointState
@@ -41,6 +45,7 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.client._enums import ExperimentSortBy as ExperimentSortBy
     from determined.client._enums import ExperimentState as ExperimentState
     from determined.client._enums import LogLevel as LogLevel
+    from determined.client._enums import ModelOrderBy as ModelOrderBy
     from determined.client._enums import ModelSortBy as ModelSortBy
     from determined.client._enums import OrderBy as OrderBy
     from determined.client._enums import TrialSortBy as TrialSortBy
@@ -70,6 +75,7 @@ _FUNCTIONS = (
     "get_experiment",
     "get_model",
     "get_model_labels",
+    "get_models",
     "get_trial",
     "get_workspace",
     "iter_trials_metrics",
@@ -77,6 +83,9 @@ _FUNCTIONS = (
     "list_models",
     "list_workspaces",
     "login",
+    "stream_trials_metrics",
+    "stream_trials_training_metrics",
+    "stream_trials_validation_metrics",
 )
 _ENUMS = (
     "CheckpointSortBy",
@@ -85,6 +94,7 @@ _ENUMS = (
     "ExperimentSortBy",
     "ExperimentState",
     "LogLevel",
+    "ModelOrderBy",
     "ModelSortBy",
     "OrderBy",
     "TrialSortBy",

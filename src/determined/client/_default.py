@@ -266,3 +266,18 @@ def delete_workspace(name: str) -> None:
         delete_workspace("vision")
     """
     _default().delete_workspace(name)
+
+
+# What older scripts call these.
+get_models = list_models
+stream_trials_metrics = iter_trials_metrics
+
+
+def stream_trials_training_metrics(trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
+    """Return the training reports of several trials: `iter_trials_metrics(trial_ids, "training")`."""
+    return _default().stream_trials_training_metrics(trial_ids)
+
+
+def stream_trials_validation_metrics(trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
+    """Return the validation reports of several trials: `iter_trials_metrics(trial_ids, "validation")`."""
+    return _default().stream_trials_validation_metrics(trial_ids)

@@ -414,6 +414,18 @@ class Determined:
         with self._session.write() as conn:
             places.delete_workspace(conn, name)
 
+    # What older scripts call these.
+    get_models = list_models
+    stream_trials_metrics = iter_trials_metrics
+
+    def stream_trials_training_metrics(self, trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
+        """Return the training reports of several trials: `iter_trials_metrics(trial_ids, "training")`."""
+        return self.iter_trials_metrics(trial_ids, "training")
+
+    def stream_trials_validation_metrics(self, trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
+        """Return the validation reports of several trials: `iter_trials_metrics(trial_ids, "validation")`."""
+        return self.iter_trials_metrics(trial_ids, "validation")
+
 
 def _filter(
     *,

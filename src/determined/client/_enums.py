@@ -93,6 +93,9 @@ class OrderBy(_Word):
     DESC = "DESCENDING"
 
 
+ModelOrderBy = OrderBy  # what older scripts call it
+
+
 class TrialSortBy(_Word):
     """What to order trials by."""
 

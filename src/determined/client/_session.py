@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import logging
 import os
 import threading
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from determined._left_out import ignored_master
 from determined.errors import DeterminedError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
     from determined.store.database import Store
     from determined.store.place import StorePlace
+
+logger = logging.getLogger("determined.client")
 
 SETTLE_SECONDS = 5.0
 
@@ -54,6 +58,8 @@ class Session:
             if self._store is None:
                 from determined.store.database import open_store  # SQL is not needed to import a client
 
+                if self._place is None and (said := ignored_master()):
+                    logger.warning("%s", said)
                 self._store = open_store(self._place, create=create)
             return self._store
 

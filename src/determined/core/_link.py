@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 import secrets
 from collections.abc import Collection, Sequence
@@ -15,10 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from determined._home import data_directory, make_data_directory
+from determined._left_out import ignored_master
 from determined.store.messages import FitReport, Report, Signal, now
 
 if TYPE_CHECKING:
     from determined.core._record import RunDescription
+
+logger = logging.getLogger("determined.core")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,6 +181,8 @@ def choose_link(run: Run, description: RunDescription, rank: int = 0) -> Link:
     """The link of this process: to the store, unless `DET_TRACKING=off`."""
     if not is_tracking():
         return NullLink()
+    if rank == 0 and (said := ignored_master()):
+        logger.warning("%s", said)
     from determined.core._store_link import StoreLink
 
     with contextlib.suppress(OSError):  # the link says so itself, and keeps trying

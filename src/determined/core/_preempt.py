@@ -83,6 +83,12 @@ class PreemptContext:
             self._watcher.start()
         return self
 
+    def __enter__(self) -> PreemptContext:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def hold(self) -> None:
         """Ask the link no more; a signal that comes from now on waits until `close()`. `core.Context` does this."""
         if self._started:

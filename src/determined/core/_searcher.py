@@ -42,9 +42,12 @@ class SearcherOperation:
         """How long to train, counted from the very beginning."""
         return self._length
 
-    def report_progress(self, length: float) -> None:
-        """Say how far training has come, in the unit of `length`."""
+    def report_progress(self, length: float | None = None, *, progress: float | None = None) -> None:
+        """Say how far training has come, in the unit of `length`; `progress` is another name for it."""
         self._check_chief("report_progress")
+        length = progress if length is None else length
+        if length is None:
+            raise TypeError("report_progress() needs a length: say how far training has come, for example 3.")
         if self._completed and length != self._length:
             raise RuntimeError(f"report_progress({length}) after report_completed(): this operation has ended.")
         self._report_progress(min(1.0, max(0.0, length / self._length)))

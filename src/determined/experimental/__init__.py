@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from determined.client import *  # noqa: F403 - what `__getattr__` finds
     from determined.pytorch import PyTorchTrial
 
 
@@ -31,3 +32,12 @@ def test_one_batch(
 
 
 test_one_batch.__test__ = False  # type: ignore[attr-defined]  # its name is older than pytest's habits
+
+
+def __getattr__(name: str) -> Any:
+    """Return what `determined.client` calls `name`, so that `from determined.experimental import Determined` works."""
+    from determined import client
+
+    if name in client.__all__:
+        return getattr(client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

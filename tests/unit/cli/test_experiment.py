@@ -285,12 +285,27 @@ def test_a_store_that_is_not_there_is_not_made(det: Det, tmp_path: Path) -> None
     assert not (tmp_path / "typo.db").exists()
 
 
-def test_an_old_masters_address_is_explained(det: Det, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who comes from a cluster has DET_MASTER set: one line says what to do."""
+def test_an_old_masters_address_is_ignored(det: Det, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes from a cluster has DET_MASTER set: the command works, and one line names what is ignored."""
+    from click.testing import CliRunner
+
+    from determined import _left_out
+    from determined.cli.main import main
+
+    monkeypatch.setattr(_left_out, "_said_of_master", False)
+    result = CliRunner().invoke(main, ["e", "ls"], env={"DET_MASTER": "http://master:8080"})
+    assert result.exit_code == 0
+    assert result.stderr.count("DET_MASTER=http://master:8080 is ignored") == 1
+
+
+@pytest.mark.parametrize("noun", ["master", "user", "agent", "shell", "notebook", "cmd", "deploy", "rbac"])
+def test_commands_of_a_cluster_say_what_replaces_them(det: Det, noun: str) -> None:
+    """A command that only a cluster has ends with one line that says what does its work here."""
     from click.testing import CliRunner
 
     from determined.cli.main import main
 
-    result = CliRunner().invoke(main, ["e", "ls"], env={"DET_MASTER": "http://master:8080"})
-    assert result.exit_code == 1
-    assert "http://master:8080 is the address of a server" in result.stderr
+    result = CliRunner().invoke(main, [noun, "list"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"det {noun} is left out: there ")
+    assert result.stderr.count("\n") == 1

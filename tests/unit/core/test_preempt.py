@@ -402,3 +402,12 @@ def ended(*numbers: int) -> int:
         finally:
             os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_it_can_be_used_in_a_with_statement() -> None:
+    """A script that makes its own PreemptContext uses it in a `with`: it watches inside, and not after."""
+    before = signal.getsignal(signal.SIGTERM)
+    with PreemptContext() as preempt:
+        assert not preempt.should_preempt()
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -109,3 +109,14 @@ def test_a_local_run_has_one_epoch() -> None:
     assert searcher.get_configured_units() is core.Unit.EPOCHS
     assert core.SearcherMode("CHEIF_ONLY") is core.SearcherMode.ChiefOnly
     searcher.acknowledge_out_of_ops()
+
+
+def test_progress_by_keyword() -> None:
+    """Scripts name the argument `length` or `progress`; without either it is a TypeError."""
+    sent: list[float] = []
+    operation = core.SearcherOperation(10, is_chief=True, report_progress=sent.append)
+    operation.report_progress(length=2)
+    operation.report_progress(progress=5)
+    assert sent == [0.2, 0.5]
+    with pytest.raises(TypeError, match="needs a length"):
+        operation.report_progress()
