@@ -14,7 +14,7 @@ from typing import Protocol
 import pytest
 
 from determined import errors
-from determined.artifacts import FileEntry, Storage, list_tree
+from determined.artifacts import FileEntry, SharedFile, Storage, list_tree
 
 NOW = timedelta(0)
 TABLE = ["root.txt", "subdir/file1.txt", "subdir/file2.txt", "empty_dir/"]
@@ -123,6 +123,25 @@ class StorageContract:
             "subdir/file1.txt": 16,
             "subdir/file2.txt": 16,
         }
+
+    def test_shared_files_are_in_each_checkpoint(self, storage: Storage, target: Path) -> None:
+        """Files that several checkpoints hold are in each of them, whichever of the others is deleted."""
+        files = {"code/a.py": SharedFile(b"a"), "code/pkg/b.py": SharedFile(b""), "load_data.json": SharedFile(b"{}")}
+        ids = [new_id() for _ in range(3)]
+        for storage_id in ids:
+            draft = storage.draft(storage_id)
+            draft.publish(draft.put_shared(files) | draft.put_bytes("metadata.json", storage_id.encode()))
+            draft.discard()
+        storage.delete(ids[0])
+        storage.delete(ids[1], ["code/pkg"])
+        assert storage.verify(ids[1]) == storage.verify(ids[2]) == []
+        storage.fetch(ids[2], target)
+        assert {name: data for name, data in content(target).items() if data is not None} == {
+            **{name: file.content for name, file in files.items()},
+            "metadata.json": ids[2].encode(),
+        }
+        (target / "code" / "a.py").write_bytes(b"what is downloaded may be changed")
+        assert storage.verify(ids[2]) == []
 
     def test_read_bytes(self, storage: Storage, source: Path) -> None:
         """One file can be read without fetching the rest; one that is not there is named."""

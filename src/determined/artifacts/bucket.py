@@ -32,7 +32,7 @@ from determined.artifacts.paths import (
     surviving,
     with_parents,
 )
-from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, Storage
+from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, SharedFile, Storage
 from determined.errors import CheckpointDamaged, UnsafePath
 
 logger = logging.getLogger("determined.artifacts")
@@ -275,6 +275,13 @@ class BucketDraft(Draft):
         self._staged[check_path(path)] = None
         self._driver.put_bytes(self._home + path, data)
         return {**dict.fromkeys(parents(path), DIRECTORY), path: tree.measure_bytes(data)}
+
+    def put_shared(self, files: Mapping[str, SharedFile]) -> dict[str, FileEntry]:
+        # Objects have one name each, and a reference to another checkpoint's would break when that is deleted.
+        entries: dict[str, FileEntry] = {}
+        for path, file in files.items():
+            entries |= self.put_bytes(path, file.content)
+        return entries
 
     def _announce(self) -> None:
         """Leave a note before the first object goes up. Each writer has its own, so that none removes another's."""

@@ -31,7 +31,7 @@ from determined.artifacts.paths import (
     surviving,
     with_parents,
 )
-from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, Storage
+from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, SharedFile, Storage
 from determined.errors import CheckpointDamaged
 
 AT_A_TIME = 8
@@ -54,6 +54,7 @@ class DirectoryStorage(Storage):
         self.url = str(root)
         self.records = root / RECORDS
         self._clock = clock
+        self._shared: dict[tuple[str, int], tuple[Path, os.stat_result]] = {}  # by checksum and mode
 
     def manifest_path(self, storage_id: str) -> Path:
         return self.records / "manifests" / f"{storage_id}.json"
@@ -71,6 +72,23 @@ class DirectoryStorage(Storage):
         self._refuse_existing(check_storage_id(storage_id))
         self._sweep_once()
         return DirectoryDraft(self, storage_id)
+
+    def remember_shared(self, file: SharedFile, place: Path) -> None:
+        """Later checkpoints may link this file, which is part of a published one."""
+        with contextlib.suppress(FileNotFoundError):  # deleted just now
+            self._shared[file.entry.sha256, file.mode] = place, place.lstat()
+
+    def link_shared(self, file: SharedFile, target: Path) -> bool:
+        """Give a file that is stored already a second name, and say whether that was possible."""
+        try:
+            place, before = self._shared[file.entry.sha256, file.mode]
+            now = place.lstat()
+            if (now.st_dev, now.st_ino, now.st_mtime_ns) != (before.st_dev, before.st_ino, before.st_mtime_ns):
+                return False  # somebody has changed it
+            os.link(place, target)
+        except (KeyError, OSError):  # deleted meanwhile, linked too often, or a file system without links
+            return False
+        return True
 
     def _refuse_existing(self, storage_id: str) -> None:
         super()._refuse_existing(storage_id)
@@ -234,6 +252,7 @@ class DirectoryDraft(Draft):
         self._lock = self._staging / "publishing"
         self._final = storage.root / storage_id
         self._staged: set[str] = set()
+        self._shared: dict[str, SharedFile] = {}
         self._holds_lock = False
 
     def workspace(self) -> Path:
@@ -270,15 +289,28 @@ class DirectoryDraft(Draft):
         return DIRECTORY
 
     def put_bytes(self, path: str, data: bytes) -> dict[str, FileEntry]:
+        return self._put_small(path, tree.measure_bytes(data), lambda target: tree.write_durably(target, data))
+
+    def _put_small(self, path: str, entry: FileEntry, write: Callable[[Path], None]) -> dict[str, FileEntry]:
         with self._undone_when_full():
             self._make_tree()
             for parent in parents(check_path(path)):
                 (self._tree / parent).mkdir(exist_ok=True)
                 self._staged.add(parent)
             incoming = self._incoming()
-            tree.write_durably(incoming, data)
-            entries = dict.fromkeys(parents(path), DIRECTORY)
-            return {**entries, path: self._place(incoming, path, tree.measure_bytes(data))}
+            write(incoming)
+            return {**dict.fromkeys(parents(path), DIRECTORY), path: self._place(incoming, path, entry)}
+
+    def put_shared(self, files: Mapping[str, SharedFile]) -> dict[str, FileEntry]:
+        entries: dict[str, FileEntry] = {}
+        for path, file in files.items():
+            entries |= self._put_small(path, file.entry, functools.partial(self._write_shared, file))
+        self._shared |= files
+        return entries
+
+    def _write_shared(self, file: SharedFile, target: Path) -> None:
+        if not self._storage.link_shared(file, target):
+            tree.write_durably(target, file.content, file.mode)
 
     def _make_tree(self) -> None:
         self._storage.make_record_directory("staging")
@@ -314,6 +346,8 @@ class DirectoryDraft(Draft):
             tree.sync_directories([self._storage.root])
         self._holds_lock = False
         self._staged.clear()
+        for path, file in self._shared.items():
+            self._storage.remember_shared(file, self._final / path)
         tree.remove(self._staging)
         return manifest
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import logging
 import secrets
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,6 +25,18 @@ RECORDS = ".artifacts"
 # Writing one checkpoint takes minutes, and a draft is as young as its youngest file. A day leaves room for clocks that
 # disagree and for a laptop that slept through the night; longer would let a run that crashes every hour fill the disk.
 ABANDONED_AFTER = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """A small file that many checkpoints of a run hold. Where the storage can, its bytes are written only once."""
+
+    content: bytes
+    mode: int = 0o444
+
+    @functools.cached_property
+    def entry(self) -> FileEntry:
+        return tree.measure_bytes(self.content)
 
 
 class Draft(ABC):
@@ -53,6 +67,10 @@ class Draft(ABC):
     @abstractmethod
     def put_bytes(self, path: str, data: bytes) -> dict[str, FileEntry]:
         """Add one small file."""
+
+    @abstractmethod
+    def put_shared(self, files: Mapping[str, SharedFile]) -> dict[str, FileEntry]:
+        """Add files that earlier checkpoints hold too. None depends on another's being there."""
 
     @abstractmethod
     def publish(self, entries: Mapping[str, FileEntry]) -> Manifest:

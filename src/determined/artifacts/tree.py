@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import secrets
@@ -138,11 +139,11 @@ def _hash(reader: int, writer: int | None) -> FileEntry:
     return FileEntry(size, digest.hexdigest())
 
 
-def write_durably(path: Path, data: bytes) -> None:
+def write_durably(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Put `data` at `path` so that a crash leaves all of it or what was there before."""
     temporary = path.with_name(f"{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("xb") as file:
+        with open(temporary, "xb", opener=functools.partial(os.open, mode=mode)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

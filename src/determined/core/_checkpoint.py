@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 from determined import artifacts, errors
 from determined._home import data_directory
 from determined._types import Json
-from determined.artifacts import Draft, FileEntry, Selector, Storage
+from determined.artifacts import Draft, FileEntry, Selector, SharedFile, Storage
 from determined.core import _sharding
 from determined.core._distributed import DistributedContext
 from determined.core._metrics import Shipper
@@ -126,13 +127,34 @@ class CheckpointContext:
             with self._store_path_shards(metadata) as place:
                 yield place
             return
+        with self._store_path(metadata) as place:
+            yield place
+
+    @contextlib.contextmanager
+    def _store_path(
+        self,
+        metadata: dict[str, Any] | None,
+        shared: Mapping[str, SharedFile] | None = None,
+        *,
+        shows_shared: bool = False,
+    ) -> Iterator[tuple[Path, str]]:
+        """Like `store_path`, with files that other checkpoints of this process hold too.
+
+        They are in the directory only with `shows_shared`; then those that the block changes are stored as they are.
+        """
         self._check_chief("store_path")
+        shared = shared or {}
         self._checked(metadata)
         storage_id = str(uuid.uuid4())
         with self._drafting(storage_id) as draft:
             path = draft.workspace()
+            if shows_shared:
+                write_shared(path, shared)
             yield path, storage_id
-            entries = draft.put(path, _selected(path, None), move=True)
+            if shows_shared:
+                shared = {name: file for name, file in shared.items() if _is_unchanged(path / name, file)}
+            own = _selected(path, None) - shared.keys()
+            entries = draft.put(path, own, move=True) | draft.put_shared(shared)
             self._publish(draft, entries, self._checked(metadata))
 
     def download(
@@ -412,6 +434,22 @@ class CheckpointContext:
                 shutil.rmtree(directory, ignore_errors=True)
             raise
         return path, made[0] if made else None
+
+
+def write_shared(root: Path, files: Mapping[str, SharedFile]) -> None:
+    """Write copies that may be changed."""
+    for name, file in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
+        path.chmod(file.mode | stat.S_IWUSR)
+
+
+def _is_unchanged(path: Path, file: SharedFile) -> bool:
+    try:
+        return not path.is_symlink() and path.read_bytes() == file.content
+    except OSError:  # removed, or something else by now
+        return False
 
 
 def _directory(path: os.PathLike[str] | str) -> Path:

@@ -14,6 +14,7 @@ import pickle
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +24,8 @@ import torch
 from determined import core, errors
 from determined._home import data_directory
 from determined._version import __version__
+from determined.artifacts import SharedFile
+from determined.core._checkpoint import write_shared
 from determined.core._values import plain as json_value
 from determined.pytorch import _checkpoint_compat, _rng
 from determined.pytorch._callback import PyTorchCallback, overrides
@@ -75,7 +78,7 @@ class Checkpointer:
         callbacks: Their hooks run here, and their state is saved.
         progress: How far training is; `progress.trial_id` is the trial that runs now.
         stream: The training data. It may be set later, before the first call.
-        code: The user's code; by default that of the current directory.
+        code: The user's code; by default that of the script and of what it has imported.
     """
 
     def __init__(
@@ -97,6 +100,8 @@ class Checkpointer:
         self.stream = stream
         self._code = code or CodeCopy(without=_own_places(core_context))
         self._distributed: core.DistributedContext = context.distributed
+        if self._distributed.rank == 0:
+            self._code.read()  # now, because a person may go on editing while the run trains
         self._rng = _rng.RngState()
         self._snapshot = Snapshot()
         self._background: BackgroundSave | None = None  # on the chief
@@ -139,12 +144,12 @@ class Checkpointer:
         metadata = self._metadata(metadata_extra)
 
         def fill(path: Path) -> None:
-            self._code.write(path / "code")
+            _make_code_directory(path)
             self._write(path, self._assemble(ranks), self._progress.trial_state())
             self._run_write_end(path)
 
         def write() -> str:
-            with self._streams_kept(), self._core.checkpoint.store_path(metadata) as (path, storage_id):
+            with self._streams_kept(), self._store(metadata, self._shared()) as (path, storage_id):
                 fill(path)
             return storage_id
 
@@ -152,12 +157,25 @@ class Checkpointer:
             return self._save_shards(metadata, fill)
         return self._distributed.run_on_chief(write)
 
+    def _store(
+        self, metadata: dict[str, Any], shared: Mapping[str, SharedFile]
+    ) -> AbstractContextManager[tuple[Path, str]]:
+        has_hooks = self._has("on_checkpoint_end", "on_checkpoint_write_end")
+        return self._core.checkpoint._store_path(metadata, shared, shows_shared=has_hooks)
+
+    def _shared(self) -> dict[str, SharedFile]:
+        """What is the same in all checkpoints of a run, so that it is written only once."""
+        code = {f"code/{path}": file for path, file in self._code.read().items()}
+        self._code.say()
+        return {**code, "load_data.json": SharedFile(json.dumps(self._load_data(), indent=2).encode())}
+
     def _save_shards(self, metadata: dict[str, Any], fill: Callable[[Path], None]) -> str:
         """Every rank writes into a directory of its own, the chief what there is for all, too. Collective."""
         is_chief = self._distributed.rank == 0
         store = self._core.checkpoint.store_path(metadata if is_chief else None, shard=True)
         with self._streams_kept(), store as (path, storage_id):
             if is_chief:
+                write_shared(path, self._shared())
                 fill(path)
             self._callbacks.run("on_checkpoint_write_shard", str(path))
         return storage_id
@@ -178,15 +196,15 @@ class Checkpointer:
 
         def begin() -> None:
             with self._streams_kept():
-                self._code.read()
+                shared = self._shared()
                 state = self._snapshot.copy(self._assemble(ranks))
 
             def write(path: Path) -> None:
-                self._code.write(path / "code")
+                _make_code_directory(path)
                 self._write(path, state, trial_state)
 
             self._background = BackgroundSave(
-                lambda: self._core.checkpoint.store_path(metadata),
+                lambda: self._store(metadata, shared),
                 write,
                 self._run_write_end if self._has("on_checkpoint_end", "on_checkpoint_write_end") else None,
             )
@@ -268,7 +286,6 @@ class Checkpointer:
     def _write(self, path: Path, state: dict[str, Any], trial_state: dict[str, int]) -> None:
         _save_state(state, path / "state_dict.pth")
         (path / "trial_state.pkl").write_bytes(pickle.dumps(trial_state, protocol=2))
-        (path / "load_data.json").write_text(json.dumps(self._load_data(), indent=2))
 
     def _load_data(self) -> dict[str, Any]:
         return {
@@ -276,6 +293,7 @@ class Checkpointer:
             "experiment_config": self._as_json("experiment_config", self._context.get_experiment_config),
             "hparams": self._as_json("hparams", self._context.get_hparams),
             "trial_cls_spec": class_spec(type(self._trial)),
+            "script": self._code.script,
             "is_trainer": True,
         }
 
@@ -443,6 +461,12 @@ def _save_state(state: dict[str, Any], path: Path) -> None:
         # torch's writer says that it could not write, but not why.
         free = shutil.disk_usage(path.parent).free // 2**20
         raise OSError(f"{path.name} could not be written to {path.parent}, which has {free} MiB left.") from failed
+
+
+def _make_code_directory(path: Path) -> None:
+    """It is there even if nothing is in it."""
+    (path / "code").mkdir(exist_ok=True)
+    (path / "code").chmod(0o755)
 
 
 def class_spec(cls: type) -> str:

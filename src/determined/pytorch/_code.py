@@ -1,239 +1,268 @@
-"""The copy of the user's code that every checkpoint holds: what is copied, read once, and written out again.
+"""The copy of the user's code that every checkpoint holds: the modules that the run imported from the script's tree.
 
-Code is what a person wrote. Data, results, caches and large files are left out, and what is left out is said once.
+Code is what a person wrote and this run uses. Other files come along only if a `.detinclude` file names them; what
+ignore files name, what looks like a key or a secret, and what lies outside of the tree never does.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
-import re
+import sys
+import sysconfig
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
+import determined
 from determined import errors
+from determined.artifacts import SharedFile
 from determined.artifacts.paths import check_path
+from determined.pytorch._ignore import Ignored, IgnoreRules, has_secret, has_secret_name, is_clutter, lines_of
 
 logger = logging.getLogger("determined.pytorch")
 
-IGNORE_FILE = ".detignore"
+INCLUDE_FILE = ".detinclude"
 LARGEST_FILE = 4 << 20
 LARGEST_COPY = 64 << 20
 MOST_FILES = 5_000
-MOST_LOOKED_AT = 50_000  # a data set in the working directory must not make a checkpoint wait
+MOST_LOOKED_AT = 50_000  # a data set beside the script must not make a checkpoint wait
 
-# In the language of .gitignore. A .detignore may take any of these back with "!".
-ALWAYS_IGNORED = [
-    *(".git/", ".hg/", ".svn/", ".bzr/"),
-    *("__pycache__/", "*.py[co]", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".hypothesis/", ".tox/", ".nox/"),
-    *(".cache/", ".ipynb_checkpoints/", ".venv/", "venv/", "*.egg-info/", ".eggs/", "node_modules/"),
-    *(".DS_Store", "Thumbs.db", ".idea/", ".vscode/", "*.sw[a-p]", "*~", "\\#*\\#"),
-    *(".terraform/", "*.tfstate", "*.tfstate.*", ".terraform.lock.hcl"),
-    *(".env", "events.out.tfevents.*", "core.[0-9]*"),
-]
 # Directories that hold one of these are Python environments, or checkpoints with copies of the code themselves.
 NOT_CODE = ("pyvenv.cfg", ".artifacts")
+_MAIN = ("__main__", "__mp_main__")
+_INSTALLED = ("site-packages", "dist-packages")
+
+# Why a file that was imported, or that .detinclude names, is not in the copy.
+_REASONS = {
+    "ignored": f"because .gitignore or .detignore names them. To keep them, name them in {INCLUDE_FILE}",
+    "secret": "because they look like keys or secrets, which no checkpoint may hold",
+    "outside": "because they are links that lead out of the directory",
+    "large": f"because they have more than {LARGEST_FILE >> 20} MB",
+    "unnamable": "because no storage could keep their names",
+    "many": f"because the copy would pass {MOST_FILES} files or {LARGEST_COPY >> 20} MB",
+}
 
 
-@dataclass
-class _Taken:
-    """What a walk found."""
-
-    files: dict[str, tuple[bytes, int]] = field(default_factory=dict)
-    bytes: int = 0
-    too_large: list[str] = field(default_factory=list)
-    unnamable: list[str] = field(default_factory=list)
-    stopped: str | None = None
+class _LeftOut(Exception):
+    """A file does not come into the copy, for one of `_REASONS`."""
 
 
 class CodeCopy:
-    """The code in a directory as it was when it was first asked for, so that every checkpoint of a run holds the same.
+    """The run's own code, each file as it was when it was first seen, so that every checkpoint holds the same.
 
     Args:
-        root: The directory; by default the current one.
-        without: Places in it that are ours, such as the directory of checkpoints.
+        root: The tree of the code; by default the script's directory and the current one.
+        modules: What was imported; by default `sys.modules`, where later imports are noticed.
+        without: Places in the tree that are ours, such as the directory of checkpoints.
     """
 
-    def __init__(self, root: Path | None = None, without: Iterable[Path] = ()) -> None:
-        self._root = _current() if root is None else root.resolve()
-        self._without = {path.resolve() for path in without}
-        self._taken: _Taken | None = None
+    def __init__(
+        self,
+        root: Path | None = None,
+        *,
+        modules: Mapping[str, ModuleType] | None = None,
+        without: Iterable[Path] = (),
+    ) -> None:
+        self._modules = sys.modules if modules is None else modules
+        self._trees = [_Tree(place, without) for place in (_roots(self._modules) if root is None else [root])]
+        self._files: dict[str, SharedFile] = {}
+        self._bytes = 0
+        self._looked_at: set[str] = set()
+        self._count = -1
+        self._left_out: dict[str, dict[str, None]] = {}
+        self._has_spoken = False
+        self.script: str | None = None
+        """The script that was run, by its path in the copy; None if there is none, or it is left out."""
 
-    def read(self) -> dict[str, tuple[bytes, int]]:
-        """Content and mode of every file, by its path; read on the first call only."""
-        if self._taken is None:
-            self._taken = self._take()
-        return self._taken.files
+    def read(self) -> dict[str, SharedFile]:
+        """Content and mode of every file, by its path. Files are read on the first call; later ones add new modules."""
+        is_first = self._count < 0
+        if len(self._modules) != self._count:
+            self._count = len(self._modules)
+            for name, module in list(self._modules.items()):
+                if name not in self._looked_at:
+                    self._looked_at.add(name)
+                    self._take_module(name, module)
+        if is_first:
+            for tree in self._trees:
+                for path, place in tree.included():
+                    self._take(tree, path, place)
+        return self._files
 
-    def _take(self) -> _Taken:
-        if self._root is None:
-            logger.warning("The current directory has been deleted, so checkpoints hold no copy of the code.")
-            return _Taken()
-        taken = _take(self._root, self._without)
-        _say(self._root, taken)
-        return taken
+    def say(self) -> None:
+        """Log what checkpoints hold and what is left out: all of it once, and later what is new."""
+        if not self._has_spoken:
+            self._has_spoken = True
+            if not self._trees:
+                logger.warning("The current directory has been deleted, so checkpoints hold no copy of the code.")
+            places = " and ".join(str(tree.root) for tree in self._trees)
+            logger.info(
+                "Checkpoints hold a copy of %d files (%d kB) of %s.", len(self._files), self._bytes / 1e3, places
+            )
+        for reason, paths in self._left_out.items():
+            shown = ", ".join(map(ascii, list(paths)[:5])) + (", ..." if len(paths) > 5 else "")
+            logger.warning("Checkpoints hold no copy of %s, %s.", shown, _REASONS[reason])
+        self._left_out.clear()
 
-    def write(self, target: Path) -> None:
-        """Write the copy to `target`, which must not exist."""
-        files = self.read()
-        target.mkdir(parents=True)
-        target.chmod(0o755)
-        for name, (content, mode) in files.items():
-            path = target / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            path.chmod(mode)
-
-
-def _current() -> Path | None:
-    """The current directory; None if somebody has deleted it."""
-    try:
-        return Path.cwd().resolve()
-    except FileNotFoundError:
-        return None
-
-
-def _take(root: Path, without: set[Path]) -> _Taken:
-    taken = _Taken()
-    ignored = IgnoreRules([*ALWAYS_IGNORED, *_lines(root / IGNORE_FILE)])
-    for looked_at, (name, entry) in enumerate(_walk(root, ignored, without)):
-        if looked_at >= MOST_LOOKED_AT:
-            taken.stopped = f"it holds more than {MOST_LOOKED_AT} files"
-            break
-        try:
-            check_path(f"code/{name}")
-            info = entry.stat()
-            if info.st_size > LARGEST_FILE:
-                taken.too_large.append(name)
-                continue
-            if len(taken.files) >= MOST_FILES or taken.bytes + info.st_size > LARGEST_COPY:
-                taken.stopped = f"the copy would pass {MOST_FILES} files or {LARGEST_COPY >> 20} MB"
-                break
-            content = Path(entry.path).read_bytes()
-        except OSError:  # gone meanwhile, or not ours to read
-            continue
-        except errors.UnsafePath:
-            taken.unnamable.append(name)
-            continue
-        taken.files[name] = (content, (info.st_mode & 0o777) | 0o600)
-        taken.bytes += len(content)
-    return taken
-
-
-def _walk(root: Path, ignored: IgnoreRules, without: set[Path]) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Files under `root`, those near the top first: if there are too many, the code is there and the data is not."""
-    waiting = deque([(str(root), "")])
-    while waiting:
-        directory, prefix = waiting.popleft()
-        try:
-            with os.scandir(directory) as listed:
-                entries = sorted(listed, key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in entries:
-            name = prefix + entry.name
-            try:
-                is_directory = entry.is_dir()
-                if ignored.match(name, is_directory) or Path(entry.path).resolve() in without:
-                    continue
-                is_wanted = _is_code(entry, root) if is_directory else entry.is_file()
-            except (OSError, RuntimeError):  # a link that leads back to itself; older Pythons call it RuntimeError
-                continue
-            if is_wanted and is_directory:
-                waiting.append((entry.path, name + "/"))
-            elif is_wanted:
-                yield name, entry
-
-
-def _is_code(entry: os.DirEntry[str], root: Path) -> bool:
-    return _is_inside(entry, root) and not any(Path(entry.path, mark).exists() for mark in NOT_CODE)
-
-
-def _is_inside(entry: os.DirEntry[str], root: Path) -> bool:
-    """Whether a directory is to be read: a link that leads out of the root leads to data, one back up to a loop."""
-    return not entry.is_symlink() or (
-        (place := Path(entry.path).resolve()).is_relative_to(root)
-        and not Path(entry.path).parent.resolve().is_relative_to(place)
-    )
-
-
-def _say(root: Path, taken: _Taken) -> None:
-    logger.info("Checkpoints hold a copy of %d files (%.1f MB) of %s.", len(taken.files), taken.bytes / 1e6, root)
-    hint = f"Name what is not code in {root / IGNORE_FILE}."
-    if taken.too_large:
-        shown = ", ".join(taken.too_large[:5]) + (", ..." if len(taken.too_large) > 5 else "")
-        logger.info("Files of more than %d MB are left out: %s. %s", LARGEST_FILE >> 20, shown, hint)
-    if taken.unnamable:
-        shown = ", ".join(map(ascii, taken.unnamable[:5])) + (", ..." if len(taken.unnamable) > 5 else "")
-        logger.warning("Files whose names no storage could keep are left out: %s.", shown)
-    if taken.stopped:
-        logger.warning("Checkpoints hold only a part of the code in %s, because %s. %s", root, taken.stopped, hint)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-
-
-class IgnoreRules:
-    """Patterns in the language of .gitignore: the last one that matches decides."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._rules = [rule for rule in map(_rule, lines) if rule is not None]
-
-    def match(self, path: str, is_directory: bool) -> bool:
-        """Whether to leave out `path`, which is relative and uses slashes."""
-        decided = False
-        for pattern, is_negated, only_directories in self._rules:
-            if (is_directory or not only_directories) and pattern.fullmatch(path):
-                decided = not is_negated
-        return decided
-
-
-def _rule(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
-    line = re.sub(r"(?<!\\)\s+$", "", line)
-    if not line or line.startswith("#"):
-        return None
-    is_negated = line.startswith("!")
-    line = line[1:] if is_negated else line
-    only_directories = line.endswith("/")
-    line = line.rstrip("/")
-    is_anchored = "/" in line
-    expression = _expression(line.lstrip("/"))
-    try:
-        return (
-            re.compile(expression if is_anchored else f"(?:.*/)?{expression}", re.DOTALL),
-            is_negated,
-            only_directories,
-        )
-    except re.error:
-        logger.warning("%s: the pattern %r cannot be understood and is not used.", IGNORE_FILE, line)
-        return None
-
-
-_TOKENS = re.compile(
-    r"(?P<any>^\*\*/|/\*\*/)|(?P<below>/\*\*$)|\*+|\?|(?P<set>\[[!^]?\]?[^\]]*\])|\\(?P<same>.)|.", re.DOTALL
-)
-
-
-def _expression(glob: str) -> str:
-    parts = []
-    for token in _TOKENS.finditer(glob):
-        text = token.group()
-        if token["any"]:
-            parts.append("(?:.*/)?" if text.startswith("**") else "/(?:.*/)?")
-        elif token["below"]:
-            parts.append("/.*")
-        elif text[0] == "*":
-            parts.append("[^/]*")
-        elif text == "?":
-            parts.append("[^/]")
-        elif token["set"]:
-            parts.append("[" + ("^" + text[2:] if text[1] in "!^" else text[1:]))
+    def _take_module(self, name: str, module: ModuleType) -> None:
+        file = _file_of(module)
+        tree = next((tree for tree in self._trees if file and tree.holds(file)), None)
+        if file is None or tree is None or name.partition(".")[0] == determined.__name__:
+            return
+        if name in _MAIN:
+            spec = module.__dict__.get("__spec__")
+            name = spec.name if spec is not None else file.stem
+            if self._take(tree, path := self._path_of(name, file, tree), file):
+                self.script = path
         else:
-            parts.append(re.escape(token["same"] or text))
-    return "".join(parts)
+            self._take(tree, self._path_of(name, file, tree), file)
+
+    def _path_of(self, name: str, file: Path, tree: _Tree) -> str:
+        """Where a module lies in the copy: where importing it by its name finds it, if that is how it was imported."""
+        named = name.split(".") if file.stem == "__init__" else name.split(".")[:-1]
+        is_by_name = file.stem == "__init__" or file.name.partition(".")[0] == name.rpartition(".")[2]
+        tail = (*named, file.name)
+        if is_by_name and file.parts[-len(tail) :] == tail:
+            base = Path(*file.parts[: -len(tail)])
+            if any(other.holds(base) for other in self._trees):
+                return "/".join(tail)
+        return tree.path_of(file)
+
+    def _take(self, tree: _Tree, path: str, place: Path) -> bool:
+        """Read one file into the copy, and say whether it is there."""
+        if path in self._files:
+            return False
+        try:
+            tree.check(path, place)
+            info = place.stat()
+            if info.st_size > LARGEST_FILE:
+                raise _LeftOut("large")
+            if len(self._files) >= MOST_FILES or self._bytes + info.st_size > LARGEST_COPY:
+                raise _LeftOut("many")
+            content = place.read_bytes()
+            if has_secret(content):
+                raise _LeftOut("secret")
+        except _LeftOut as left_out:
+            self._left_out.setdefault(str(left_out), {})[path] = None
+            return False
+        except OSError:  # gone meanwhile, or not ours to read
+            return False
+        # Read-only: one file on the disk belongs to all checkpoints of the run, and an editor must not change it.
+        self._files[path] = SharedFile(content, (info.st_mode & 0o555) | 0o400)
+        self._bytes += len(content)
+        return True
+
+
+class _Tree:
+    """A directory that code may come from."""
+
+    def __init__(self, root: Path, without: Iterable[Path]) -> None:
+        self._given = root.absolute()
+        self.root = root.resolve()
+        self._starts = tuple({str(place).rstrip(os.sep) + os.sep for place in (self._given, self.root)})
+        self._without = {path.resolve() for path in without}
+        self._include = IgnoreRules(lines_of(self.root / INCLUDE_FILE))
+        self._ignored = Ignored(self.root)
+        self._environments: dict[Path, bool] = {}
+
+    def holds(self, place: Path) -> bool:
+        """Whether a path, as it was written, is the directory or in it, and not part of a Python environment in it."""
+        if not f"{place}{os.sep}".startswith(self._starts):
+            return False
+        inner = [self.root / parent for parent in Path(self.path_of(place)).parents]
+        return not any(map(self._is_environment, inner))
+
+    def _is_environment(self, directory: Path) -> bool:
+        if directory not in self._environments:
+            self._environments[directory] = directory != self.root and (directory / NOT_CODE[0]).exists()
+        return self._environments[directory]
+
+    def path_of(self, place: Path) -> str:
+        root = self._given if place.is_relative_to(self._given) else self.root
+        return place.relative_to(root).as_posix()
+
+    def check(self, path: str, place: Path) -> None:
+        """Raise if a file is not to be copied, whatever is in it."""
+        real = place.resolve()
+        if not real.is_relative_to(self.root):
+            raise _LeftOut("outside")
+        own, target = self.path_of(place), real.relative_to(self.root).as_posix()
+        if any(map(has_secret_name, (path, own, target))):
+            raise _LeftOut("secret")
+        if not self._include.match_with_parents(own) and (self._ignored.match(own) or self._ignored.match(target)):
+            raise _LeftOut("ignored")
+        try:
+            check_path(f"code/{path}")
+        except errors.UnsafePath:
+            raise _LeftOut("unnamable") from None
+
+    def included(self) -> Iterator[tuple[str, Path]]:
+        """The files that the include file names."""
+        if not (self.root / INCLUDE_FILE).is_file():
+            return
+        for looked_at, (path, place) in enumerate(self._walk()):
+            if looked_at >= MOST_LOOKED_AT:
+                logger.warning(
+                    "%s: only the %d files nearest to it were looked at.", self.root / INCLUDE_FILE, MOST_LOOKED_AT
+                )
+                return
+            if self._include.match_with_parents(path):
+                yield path, place
+
+    def _walk(self) -> Iterator[tuple[str, Path]]:
+        """All files, those near the top first: if there are too many, the code is there and the data is not."""
+        waiting = deque([(self.root, "")])
+        while waiting:
+            directory, prefix = waiting.popleft()
+            try:
+                with os.scandir(directory) as listed:
+                    entries = sorted(listed, key=lambda entry: entry.name)
+            except OSError:
+                continue
+            for entry in entries:
+                try:
+                    if entry.is_dir(follow_symlinks=False) and self._is_code(Path(entry.path), prefix + entry.name):
+                        waiting.append((Path(entry.path), prefix + entry.name + "/"))
+                    elif entry.is_file():
+                        yield prefix + entry.name, Path(entry.path)
+                except OSError:  # a link that leads back to itself
+                    continue
+
+    def _is_code(self, directory: Path, path: str) -> bool:
+        is_ours = directory in self._without or any((directory / mark).exists() for mark in NOT_CODE)
+        return not (is_ours or is_clutter(path) or has_secret_name(path + "/"))
+
+
+def _roots(modules: Mapping[str, ModuleType]) -> list[Path]:
+    """The script's directory, and the current one; neither if somebody has deleted the latter."""
+    places = []
+    script = _file_of(modules.get("__main__"))
+    if script is not None and script.is_file():
+        spec = modules["__main__"].__dict__.get("__spec__")
+        depth = spec.name.count(".") if spec is not None else 0  # python -m pkg.train: pkg lies in the tree
+        places.append(script.parents[depth])
+    try:
+        places.append(Path.cwd())
+    except FileNotFoundError:
+        return []
+    return places if places[0].resolve() != places[-1].resolve() else places[-1:]
+
+
+def _file_of(module: ModuleType | None) -> Path | None:
+    """The file of a module that is not installed; never asks the module itself, which may import on demand."""
+    found = getattr(module, "__dict__", {}).get("__file__") if isinstance(module, ModuleType) else None
+    if not isinstance(found, str) or found.startswith(_installed()):
+        return None
+    path = Path(os.path.abspath(found))  # noqa: PTH100 - .absolute() keeps ".."
+    return None if any(part in _INSTALLED for part in path.parts) else path
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Where Python and packages are installed."""
+    paths = sysconfig.get_paths()
+    places = {paths[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
+    return tuple(place.rstrip(os.sep) + os.sep for place in (*places, str(Path(determined.__file__).parent)))

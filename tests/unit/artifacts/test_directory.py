@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from determined import errors
-from determined.artifacts import Storage, list_tree, open_storage, tree
+from determined.artifacts import SharedFile, Storage, list_tree, open_storage, tree
 from determined.artifacts.directory import DirectoryStorage
 from tests.contracts.storage import NOW, TABLE, StorageContract, content, make_files, new_id, store
 
@@ -152,6 +152,9 @@ def test_an_interrupt_after_the_commit(storage: Storage, source: Path, monkeypat
     assert storage.verify("x") == []
 
 
+SHARED = {"code/a.py": SharedFile(b"a"), "code/pkg/b.py": SharedFile(b"b")}
+
+
 class Crash(BaseException):
     """Stands for SIGKILL."""
 
@@ -160,7 +163,7 @@ class Steps:
     """Lets so many changes of the disk happen, and then none: as if the process had been killed."""
 
     CHANGES = ((Path, "rename"), (Path, "replace"), (Path, "mkdir"), (Path, "unlink"), (Path, "rmdir"))
-    CALLS = ((os, "fsync"), (os, "write"), (shutil, "rmtree"))
+    CALLS = ((os, "fsync"), (os, "write"), (os, "link"), (shutil, "rmtree"))
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
         self.left = allowed
@@ -177,19 +180,24 @@ class Steps:
         return step
 
 
-@pytest.mark.parametrize("action", ["publish", "delete", "delete a part"])
+@pytest.mark.parametrize("action", ["publish", "share", "delete", "delete a part"])
 def test_a_crash_at_every_step(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
     """Whichever change of the disk is the last one, what is listed is whole, and a sweep removes the rest."""
-    finished = False
+    finished, first = False, ""
     for allowed in range(200):
         root = tmp_path / str(allowed)
         storage_id = new_id()  # one that would pass for the original product's if it lost its manifest
-        if action != "publish":
+        sharing = open_storage(root)
+        if action == "share":
+            first = share(sharing, SHARED)
+        elif action != "publish":
             store(open_storage(root), source, storage_id)
         with monkeypatch.context() as patch, contextlib.suppress(Crash):
             steps = Steps(patch, allowed)
             if action == "publish":
                 store(open_storage(root), source, storage_id)
+            elif action == "share":
+                share(sharing, SHARED, storage_id)
             else:
                 open_storage(root).delete(storage_id, ["subdir"] if action == "delete a part" else None)
         storage = open_storage(root)
@@ -202,7 +210,8 @@ def test_a_crash_at_every_step(tmp_path: Path, source: Path, monkeypatch: pytest
         if finished := steps.left >= 0:
             break
     assert finished
-    assert listed == ([] if action == "delete" else [storage_id])
+    expected = {"delete": [], "share": sorted([first, storage_id])}
+    assert listed == expected.get(action, [storage_id])
 
 
 def test_two_publishers_of_one_id(storage: Storage, source: Path) -> None:
@@ -249,6 +258,62 @@ def test_move_copies_what_is_shared(storage: Storage, tmp_path: Path) -> None:
         file.write(b"XXXX")
     assert storage.verify(draft.storage_id) == []
     assert precious.exists()
+
+
+def share(storage: Storage, files: dict[str, SharedFile], storage_id: str | None = None) -> str:
+    draft = storage.draft(storage_id or new_id())
+    try:
+        draft.publish(draft.put_shared(files))
+    finally:
+        draft.discard()
+    return draft.storage_id
+
+
+def test_shared_files_are_written_once(storage: Storage, root: Path) -> None:
+    """Issue 12, 4: the bytes lie on the disk once, read-only, as long as any checkpoint of this process has them."""
+    files = {"code/a.py": SharedFile(b"a"), "code/run.sh": SharedFile(b"b", 0o555)}
+    one, two = share(storage, files), share(storage, files)
+    storage.delete(one)
+    three = share(storage, files)
+    places = [(root / i / "code" / "a.py").stat() for i in (two, three)]
+    assert places[0].st_ino == places[1].st_ino
+    assert places[0].st_mode & 0o777 == 0o444
+    assert (root / three / "code" / "run.sh").stat().st_mode & 0o777 == 0o555
+    storage.delete(two)
+    storage.delete(three)
+    four = share(storage, files)
+    assert (root / four / "code" / "a.py").stat().st_nlink == 1, "written anew"
+    assert storage.verify(four) == []
+
+
+def test_a_shared_file_that_was_changed_is_written_anew(storage: Storage, root: Path) -> None:
+    """What somebody did to one stored file is refused there, and does not spread to later checkpoints."""
+    files = {"a.py": SharedFile(b"aaa")}
+    one = share(storage, files)
+    place = root / one / "a.py"
+    place.chmod(0o644)
+    place.write_bytes(b"bbb")
+    os.utime(place, (5, 5))  # the clock of the file system may not have moved on
+    two = share(storage, files)
+    assert storage.verify(one) != []
+    assert storage.verify(two) == []
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EMLINK, errno.EXDEV])
+def test_without_hard_links_shared_files_are_copied(
+    storage: Storage, root: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """Some file systems have no hard links, and all have a limit."""
+    files = {"a.py": SharedFile(b"aaa")}
+    share(storage, files)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "link", refuse)
+    two = share(storage, files)
+    assert storage.verify(two) == []
+    assert (root / two / "a.py").stat().st_nlink == 1
 
 
 def test_copies_keep_times(storage: Storage, source: Path, root: Path) -> None:

@@ -15,13 +15,14 @@ import pytest
 import torch
 from torch import nn
 
-from determined import errors
+from determined import artifacts, errors
 from determined.core import DistributedContext
 from determined.pytorch import PyTorchCallback
 from determined.pytorch._checkpoint_read import find_checkpoint, saved_seed
 from determined.pytorch._code import CodeCopy
 from tests.ranks import run_threads, try_threads
 from tests.unit.pytorch.checkpoints import Keeps, draws, make_run, state_of
+from tests.unit.pytorch.code_trees import fill, imported
 
 
 @pytest.fixture
@@ -34,14 +35,13 @@ def root(tmp_path: Path) -> Path:
 
 def test_files_and_metadata(root: Path, tmp_path: Path) -> None:
     """T37: exactly these files, and steps_completed is the number of batches."""
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "model_def.py").write_text("x = 1\n")
-    run = make_run(root, code=CodeCopy(tmp_path / "src"))
+    fill(tmp_path / "src", "model_def.py")
+    run = make_run(root, code=CodeCopy(tmp_path / "src", modules=imported(tmp_path / "src", model_def="model_def.py")))
     run.train(3)
     storage_id = run.save({"searcher_metric": 0.5})
     held = sorted(path.name for path in (root / storage_id).iterdir())
     assert held == ["code", "load_data.json", "metadata.json", "state_dict.pth", "trial_state.pkl"]
-    assert (root / storage_id / "code" / "model_def.py").read_text() == "x = 1\n"
+    assert (root / storage_id / "code" / "model_def.py").read_text() == "model_def.py"
     assert (root / storage_id / "code").stat().st_mode & 0o777 == 0o755
     metadata = json.loads((root / storage_id / "metadata.json").read_text())
     assert metadata["steps_completed"] == 3
@@ -51,6 +51,56 @@ def test_files_and_metadata(root: Path, tmp_path: Path) -> None:
     assert metadata["searcher_metric"] == 0.5
     assert datetime.datetime.fromisoformat(metadata["saved_at"]).tzinfo is not None
     assert "determined_version" in metadata
+
+
+def test_code_is_stored_once_for_all_checkpoints(root: Path, tmp_path: Path) -> None:
+    """Issue 12, 4: each checkpoint has its code/, whichever other is deleted; a module that comes later is added."""
+    fill(tmp_path / "src", "model_def.py", "later.py")
+    modules = imported(tmp_path / "src", __main__="model_def.py")
+    run = make_run(root, code=CodeCopy(tmp_path / "src", modules=modules))
+    one = run.save()
+    modules |= imported(tmp_path / "src", later="later.py")
+    (tmp_path / "src" / "model_def.py").write_text("edited while the run goes on")
+    run.checkpointer.save_async()
+    two, three = run.checkpointer.wait(), run.save()
+    assert [sorted(p.name for p in (root / str(i) / "code").iterdir()) for i in (one, two, three)] == [
+        ["model_def.py"],
+        ["later.py", "model_def.py"],
+        ["later.py", "model_def.py"],
+    ]
+    for name in ("code/model_def.py", "load_data.json"):
+        assert (root / one / name).stat().st_ino == (root / three / name).stat().st_ino
+    run.core.checkpoint.delete(one)
+    assert (root / three / "code" / "model_def.py").read_text() == "model_def.py"
+    assert json.loads((root / three / "load_data.json").read_text())["script"] == "model_def.py"
+    assert all(artifacts.open_storage(root).verify(str(i)) == [] for i in (two, three))
+
+
+def test_hooks_may_change_what_they_see_of_the_code(root: Path, tmp_path: Path) -> None:
+    """Write-end hooks find code/; what one changes or removes there is so in its checkpoint, and in no other."""
+
+    class Edits(PyTorchCallback):
+        def __init__(self) -> None:
+            self.saves = 0
+
+        def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
+            self.saves += 1
+            code = Path(checkpoint_dir, "code")
+            assert sorted(path.name for path in code.iterdir()) == ["a.py", "b.py", "c.py"]
+            if self.saves == 2:
+                with (code / "a.py").open("a") as file:
+                    file.write(" and more")
+                (code / "b.py").unlink()
+
+    fill(tmp_path / "src", "a.py", "b.py", "c.py")
+    modules = imported(tmp_path / "src", a="a.py", b="b.py", c="c.py")
+    run = make_run(root, callbacks={"edits": Edits()}, code=CodeCopy(tmp_path / "src", modules=modules))
+    ids = [run.save() for _ in range(3)]
+    texts = [{path.name: path.read_text() for path in (root / i / "code").iterdir()} for i in ids]
+    assert texts[0] == texts[2] == {"a.py": "a.py", "b.py": "b.py", "c.py": "c.py"}
+    assert texts[1] == {"a.py": "a.py and more", "c.py": "c.py"}
+    assert (root / ids[0] / "code" / "c.py").stat().st_nlink == 3
+    assert all(artifacts.open_storage(root).verify(i) == [] for i in ids)
 
 
 def test_keys_of_the_state(root: Path) -> None:

@@ -1,0 +1,172 @@
+"""Which files of a tree are not to be copied: patterns in the language of .gitignore, and what looks like a secret."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from determined.artifacts.paths import parents
+
+logger = logging.getLogger("determined.pytorch")
+
+IGNORE_FILES = (".gitignore", ".detignore")
+
+# A .gitignore or .detignore may take any of these back with "!".
+ALWAYS_IGNORED = [
+    *(".git/", ".hg/", ".svn/", ".bzr/"),
+    *("__pycache__/", "*.py[co]", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".hypothesis/", ".tox/", ".nox/"),
+    *(".cache/", ".ipynb_checkpoints/", ".venv/", "venv/", "*.egg-info/", ".eggs/", "node_modules/"),
+    *(".DS_Store", "Thumbs.db", ".idea/", ".vscode/", "*.sw[a-p]", "*~", "\\#*\\#"),
+    *(".terraform/", "*.tfstate", "*.tfstate.*", ".terraform.lock.hcl"),
+    *("events.out.tfevents.*", "core.[0-9]*"),
+]
+# Nothing takes these back.
+SECRET_NAMES = [
+    *("*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx", "*.gpg"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".ssh/", ".gnupg/", ".aws/", ".azure/", ".kube/", ".docker/"),
+    *(".env*", "*.env", "credentials*", "*.credentials", ".git-credentials", "kubeconfig*", "*.kubeconfig"),
+    *(".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", ".dockercfg", "service[-_]account*.json"),
+    *("secret.*", "secrets.*", "*.secret", "*.secrets", "*[-_.]secret.*", "*[-_.]secrets.*"),
+]
+SECRET_SHAPES = (
+    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+    rb"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"  # AWS
+    rb"|\bgh[pousr]_[A-Za-z0-9]{36}|\bgithub_pat_\w{22,}|\bglpat-[\w-]{20}"
+    rb"|\bxox[abeoprs]-[\w-]{10,}|\bAIza[\w-]{35}|\bhf_[A-Za-z0-9]{30,}|\bsk-[\w-]{32,}"
+    rb"|\bnpm_[A-Za-z0-9]{36}|\bpypi-AgEI[\w-]{20,}"
+    rb"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"  # JSON web tokens
+)
+
+
+class Ignored:
+    """Says which paths under a directory are left out by our patterns and by the ignore files in and above it.
+
+    Args:
+        root: The directory. Ignore files of the directories above count up to the top of its git repository.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        top = next((place for place in (root, *root.parents) if (place / ".git").exists()), root)
+        above = [place for place in reversed(root.parents) if place.is_relative_to(top)]
+        self._always = _ours(*ALWAYS_IGNORED)
+        self._above = [(root.relative_to(place).as_posix() + "/", _rules_in(place)) for place in above]
+        self._own: dict[str, IgnoreRules] = {}
+
+    def match(self, path: str) -> bool:
+        """Whether to leave out the file at `path`, which is relative to the root and uses slashes."""
+        return any(self._is_named(part) for part in (*parents(path), path))
+
+    def _is_named(self, path: str) -> bool:
+        is_directory, path = path.endswith("/"), path.removesuffix("/")
+        found = self._always.match(path, is_directory)
+        for prefix, rules in self._above:
+            found = rules.match(prefix + path, is_directory, otherwise=found)
+        for place in ("", *parents(path)):
+            if place not in self._own:
+                self._own[place] = _rules_in(self._root / place)
+            found = self._own[place].match(path.removeprefix(place), is_directory, otherwise=found)
+        return found
+
+
+class IgnoreRules:
+    """Patterns in the language of .gitignore: the last one that matches decides."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._rules = [rule for rule in map(_rule, lines) if rule is not None]
+
+    def match(self, path: str, is_directory: bool, *, otherwise: bool = False) -> bool:
+        """What the patterns say about `path`, which is relative and uses slashes; `otherwise` if they say nothing."""
+        decided = otherwise
+        for pattern, is_negated, only_directories in self._rules:
+            if (is_directory or not only_directories) and pattern.fullmatch(path):
+                decided = not is_negated
+        return decided
+
+    def match_with_parents(self, path: str) -> bool:
+        """Whether the last pattern that matches a file, or a directory above it, says yes."""
+        places = [(part.removesuffix("/"), part.endswith("/")) for part in (*parents(path), path)]
+        decided = False
+        for pattern, is_negated, only_directories in self._rules:
+            if any((is_dir or not only_directories) and pattern.fullmatch(place) for place, is_dir in places):
+                decided = not is_negated
+        return decided
+
+
+@functools.cache
+def _ours(*lines: str) -> IgnoreRules:
+    return IgnoreRules(lines)
+
+
+def is_clutter(directory: str) -> bool:
+    """Whether a directory is of a kind that never holds code, such as a cache."""
+    return _ours(*ALWAYS_IGNORED).match(directory, is_directory=True)
+
+
+def has_secret_name(path: str) -> bool:
+    """Whether a file is called like a key or a password store, or lies where such files lie."""
+    return _ours(*SECRET_NAMES).match_with_parents(path.lower())
+
+
+def has_secret(content: bytes) -> bool:
+    """Whether a file holds a private key, or a token of a well-known shape."""
+    return re.search(SECRET_SHAPES, content) is not None
+
+
+def lines_of(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _rules_in(directory: Path) -> IgnoreRules:
+    return IgnoreRules(line for name in IGNORE_FILES for line in lines_of(directory / name))
+
+
+def _rule(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
+    line = re.sub(r"(?<!\\)\s+$", "", line)
+    if not line or line.startswith("#"):
+        return None
+    is_negated = line.startswith("!")
+    line = line[1:] if is_negated else line
+    only_directories = line.endswith("/")
+    line = line.rstrip("/")
+    is_anchored = "/" in line
+    expression = _expression(line.lstrip("/"))
+    try:
+        return (
+            re.compile(expression if is_anchored else f"(?:.*/)?{expression}", re.DOTALL),
+            is_negated,
+            only_directories,
+        )
+    except re.error:
+        logger.warning("The pattern %r of an ignore file cannot be understood and is not used.", line)
+        return None
+
+
+_TOKENS = re.compile(
+    r"(?P<any>^\*\*/|/\*\*/)|(?P<below>/\*\*$)|\*+|\?|(?P<set>\[[!^]?\]?[^\]]*\])|\\(?P<same>.)|.", re.DOTALL
+)
+
+
+def _expression(glob: str) -> str:
+    parts = []
+    for token in _TOKENS.finditer(glob):
+        text = token.group()
+        if token["any"]:
+            parts.append("(?:.*/)?" if text.startswith("**") else "/(?:.*/)?")
+        elif token["below"]:
+            parts.append("/.*")
+        elif text[0] == "*":
+            parts.append("[^/]*")
+        elif text == "?":
+            parts.append("[^/]")
+        elif token["set"]:
+            parts.append("[" + ("^" + text[2:] if text[1] in "!^" else text[1:]))
+        else:
+            parts.append(re.escape(token["same"] or text))
+    return "".join(parts)
