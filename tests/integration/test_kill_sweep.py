@@ -1,4 +1,4 @@
-"""kill -9 at a hundred random moments of runs that train, validate, save, delete and resume: nothing is torn."""
+"""kill -9 at random moments of runs that train, validate, save, delete and resume: nothing is torn, nothing is lost."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests import records
 
 KILLS = 100
 LANES = 3  # scripts that run side by side, on one store and one storage
+LINGERS = (0.02, 0.3, 0.8)  # seconds that reports wait for company: few are in the store, or most
 
 SCRIPT = """
 import json, os, sys, time
@@ -28,7 +29,7 @@ from determined import core
 from determined.core import _metrics
 
 _metrics.LAST_CHANCE_SECONDS = 200.0
-_metrics.LINGER_SECONDS = 0.02  # or most would be killed before they have written anything to the store
+_metrics.LINGER_SECONDS = LINGER
 with core.init(checkpoint_storage=sys.argv[1]) as context:
     history = context._history("latest", "Lane", True)
     found, step, kept = history.found if history else None, 0, []
@@ -152,20 +153,33 @@ class Lane:
 @pytest.mark.slow
 def test_nothing_is_torn_or_lost(tmp_path: Path, home: Path) -> None:
     """Issue 6, P-70: after 100 kills the store is whole, no step is told twice, every recorded checkpoint is there and
-    verifies, every published one is recorded, and each script goes on from its newest."""
-    storage = tmp_path / "checkpoints"
+    verifies, every published one is recorded, and each script goes on from its newest. Issue 11: not one validation
+    from before a surviving checkpoint is missing."""
+    _sweep(tmp_path, home, KILLS)
+    newest = max(row["attempt"] for row in records.table("trials"))
+    assert newest > KILLS // LANES // 3, "most went on with a trial"
+
+
+def test_no_validation_from_before_a_checkpoint_is_lost(tmp_path: Path, home: Path) -> None:
+    """Issue 11: the same after a few kills."""
+    _sweep(tmp_path, home, kills=9)
+
+
+def _sweep(directory: Path, home: Path, kills: int) -> None:
+    storage = directory / "checkpoints"
     lanes = []
     for number in range(LANES):
-        script = tmp_path / f"lane{number}.py"
-        script.write_text(SCRIPT)
+        script = directory / f"lane{number}.py"
+        script.write_text(SCRIPT.replace("= LINGER", f"= {LINGERS[number]}"))
         lanes.append(Lane(script, storage, seed=number))
-    _at_once([(lane.kill, [KILLS // LANES + (number < KILLS % LANES)]) for number, lane in enumerate(lanes)])
+    _at_once([(lane.kill, [kills // LANES + (number < kills % LANES)]) for number, lane in enumerate(lanes)])
     _let_a_minute_pass(home / "runs")
     _at_once([(lane.finish, []) for lane in lanes])
     assert [lane.problems for lane in lanes] == [[]] * LANES
     assert all(lane.furthest > 0 for lane in lanes), "they got somewhere"
     _check_store()
     _check_checkpoints(storage)
+    _check_validations()
     assert [path.name for path in (home / "runs").iterdir()] == [], "nothing is left to look after"
 
 
@@ -191,7 +205,24 @@ def _check_store() -> None:
     assert len(told) == len(set(told))
     ended = {row["state"] for row in records.table("trials")}
     assert ended <= {"COMPLETED", "ERROR"}, "nobody is taken to be running any more"
-    assert max(row["attempt"] for row in records.table("trials")) > KILLS // LANES // 3, "most went on with a trial"
+
+
+def _check_validations() -> None:
+    """Every fifth step was validated, and every step up to a script's newest checkpoint was trained."""
+    with records.opened() as store, store.read() as conn:
+        rows = conn.exec_driver_sql(
+            "SELECT script, metrics.steps FROM experiments JOIN trials ON experiment_id = experiments.id "
+            "JOIN metrics ON trial_id = trials.id WHERE metric_group = 'validation' AND NOT metrics.archived"
+        ).all()
+        saved = conn.exec_driver_sql(
+            "SELECT script, max(checkpoints.steps) FROM experiments JOIN trials ON experiment_id = experiments.id "
+            "JOIN checkpoints ON trial_id = trials.id WHERE checkpoints.state = 'COMPLETED' GROUP BY script"
+        ).all()
+    assert saved
+    there = {(script, steps) for script, steps in rows}
+    lost = [(script, steps) for script, newest in saved for steps in range(5, newest + 1, 5)
+            if (script, steps) not in there]  # fmt: skip
+    assert lost == []
 
 
 def _check_checkpoints(place: Path) -> None:

@@ -284,6 +284,7 @@ class CheckpointContext:
         """Make the draft a checkpoint, then say so."""
         if keeps_metadata:
             entries = {**entries, **draft.put_bytes(METADATA, json.dumps(metadata, indent=2).encode())}
+        self._shipper.secure()  # or it might survive a kill that what was reported before it does not
         self._shipper.doubt(draft.storage_id)
         manifest = draft.publish(entries)
         self._shipper.put(CheckpointReport(draft.storage_id, metadata, manifest.resources))

@@ -5,6 +5,8 @@ It is there only while it is needed. What a run leaves in it when it dies, the n
 
 from __future__ import annotations
 
+import array
+import base64
 import collections
 import contextlib
 import dataclasses
@@ -12,6 +14,7 @@ import datetime
 import json
 import os
 import platform
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +27,7 @@ from determined.store.messages import FitReport, Report
 
 ADOPTION_SECONDS = 10.0
 STILLBORN_SECONDS = 60.0
+COPIES = "copies"
 
 KINDS: dict[str, type[Report]] = {
     name: kind for name, kind in vars(messages).items() if isinstance(kind, type) and issubclass(kind, Report)
@@ -58,7 +62,7 @@ class Journal:
 
     def keep(self, reports: Sequence[Report]) -> None:
         """Add reports to the file; OSError if that cannot be."""
-        lines = "".join(json.dumps(_as_json(report), default=list) + "\n" for report in reports).encode()
+        lines = _as_lines(reports)
         self._open()
         with self.path.open("ab") as file:
             if file.tell() > self._whole:  # an earlier attempt, on a full disk, got only so far
@@ -67,6 +71,29 @@ class Journal:
             file.flush()
         self._whole += len(lines)
         self.is_empty = False
+
+    def copy(self, reports: Sequence[Report], number: int) -> None:
+        """Write reports that are still on their way to a file of their own; OSError if that cannot be.
+
+        Not synced, as a commit of the store is not: a kill loses nothing of either. See docs/decisions/store.md.
+        """
+        lines = _as_lines(reports)
+        self._open()
+        path = self._copy(number)
+        path.parent.mkdir(exist_ok=True)
+        try:
+            path.write_bytes(lines)
+        except OSError:
+            self.drop_copy(number)
+            raise
+
+    def drop_copy(self, number: int) -> None:
+        """The store has the reports of that file, or `keep` has."""
+        with contextlib.suppress(OSError):
+            self._copy(number).unlink(missing_ok=True)
+
+    def _copy(self, number: int) -> Path:
+        return self.directory / COPIES / f"{number:012}.jsonl"
 
     def doubt(self, storage_id: str) -> None:
         """Remember that a checkpoint is about to come or go, before it does; OSError if that cannot be."""
@@ -99,8 +126,9 @@ class Journal:
             return
         with contextlib.suppress(OSError):
             if not self.path.exists():
-                with contextlib.suppress(FileNotFoundError):
-                    (self.directory / "checkpoints").rmdir()  # stays, with all else, if any checkpoint is in doubt
+                for name in (COPIES, "checkpoints"):  # stays, with all else, if there is anything in it
+                    with contextlib.suppress(FileNotFoundError):
+                        (self.directory / name).rmdir()
                 (self.directory / "run.json").unlink()
                 self.directory.rmdir()
         self._lock.close()
@@ -135,8 +163,8 @@ class Remains:
     fit: FitReport | None = None
 
     def reports(self) -> list[Report]:
-        """What it could not deliver."""
-        return read_reports(self.directory / "unsent.jsonl")
+        """What it could not deliver. The store may have the last of it: it died before it could take a note of that."""
+        return read_reports(self.directory / "unsent.jsonl", *sorted((self.directory / COPIES).glob("*.jsonl")))
 
     def in_doubt(self) -> dict[str, datetime.datetime]:
         """Ids of checkpoints that may have come, or gone, without a word; and when."""
@@ -149,10 +177,11 @@ class Remains:
     def bury(self) -> None:
         """All of it is in the store: the directory can go."""
         with contextlib.suppress(OSError):
-            for path in (self.directory / "checkpoints").glob("*"):
-                path.unlink()
-            with contextlib.suppress(FileNotFoundError):
-                (self.directory / "checkpoints").rmdir()
+            for name in (COPIES, "checkpoints"):
+                for path in (self.directory / name).glob("*"):
+                    path.unlink()
+                with contextlib.suppress(FileNotFoundError):
+                    (self.directory / name).rmdir()
             (self.directory / "unsent.jsonl").unlink(missing_ok=True)
             (self.directory / "run.json").unlink()
             self.directory.rmdir()
@@ -216,17 +245,39 @@ def _is_dead(description: RunDescription) -> bool:
     return False
 
 
-def read_reports(path: Path) -> list[Report]:
-    """The reports in a file; a line that is not whole is the last one, and was never complete."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return []
+def read_reports(*paths: Path) -> list[Report]:
+    """The reports in files, each once; a line that is not whole is the last one, and was never complete."""
+    lines: dict[bytes, None] = {}  # in order
+    for path in paths:
+        with contextlib.suppress(OSError):
+            lines.update(dict.fromkeys(path.read_bytes().splitlines()))
     found = []
     for line in lines:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             found.append(_from_json(json.loads(line)))
     return found
+
+
+def _as_lines(reports: Sequence[Report]) -> bytes:
+    return "".join(json.dumps(_as_json(report), default=_packed) + "\n" for report in reports).encode()
+
+
+def _packed(column: Any) -> Any:
+    """Metrics of single batches, a hundred times as many as averages, as bytes: a tenth of the time of digits."""
+    if isinstance(column, array.array) and sys.byteorder == "little":
+        return {"typecode": column.typecode, "base64": base64.b64encode(column).decode()}
+    return list(column)
+
+
+def _unpacked(batches: Any) -> Any:
+    if not isinstance(batches, dict):
+        return batches
+    return {
+        name: array.array(column["typecode"], base64.b64decode(column["base64"]))
+        if isinstance(column, dict)
+        else column
+        for name, column in batches.items()
+    }
 
 
 def _as_json(report: Report) -> dict[str, Any]:
@@ -238,6 +289,8 @@ def _as_json(report: Report) -> dict[str, Any]:
 
 def _from_json(fields: dict[str, Any]) -> Report:
     kind = KINDS[fields.pop("report")]
+    if "batch_metrics" in fields:
+        fields["batch_metrics"] = _unpacked(fields["batch_metrics"])
     return kind(**fields | {"time": datetime.datetime.fromisoformat(fields["time"])})
 
 

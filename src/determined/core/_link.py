@@ -67,6 +67,13 @@ class Link(Protocol):
     def keep(self, reports: Sequence[Report]) -> bool:
         """Put these aside, to be delivered before the next ones, perhaps by another process. False: cannot."""
 
+    def copy(self, reports: Sequence[Report], number: int) -> bool:
+        """Write these to the disk too, under a number: if this process dies before they are delivered, another delivers
+        them. Quick. False: cannot."""
+
+    def drop_copy(self, number: int) -> None:
+        """What was copied under this number is delivered."""
+
     def doubt(self, storage_id: str) -> None:
         """A checkpoint is about to come or go. If no report says so in the end, somebody should look. Quick."""
 
@@ -112,6 +119,12 @@ class NullLink:
 
     def keep(self, reports: Sequence[Report]) -> bool:  # noqa: ARG002 - whatever they are
         return False
+
+    def copy(self, reports: Sequence[Report], number: int) -> bool:  # noqa: ARG002 - nobody would look for it
+        return True
+
+    def drop_copy(self, number: int) -> None:
+        pass
 
     def doubt(self, storage_id: str) -> None:
         pass

@@ -27,6 +27,8 @@ LAST_CHANCE_SECONDS = 5.0
 NOTICE_SECONDS = 10.0
 STUCK_SECONDS = 30.0
 """At the end, a link that has not delivered anything for this long is given up."""
+SECURE_SECONDS = 5.0
+"""How long a checkpoint waits for the store to have what came before it, where no file can be written."""
 BEAT_SECONDS = 30.0
 """A run with nothing to report says this often that it is still there."""
 
@@ -53,8 +55,12 @@ class Shipper:
         self._idle_by_design = type(self._link) is NullLink and follower is None
         self._changed = threading.Condition()
         self._waiting: collections.deque[Report] = collections.deque()
-        self._sending = 0  # reports the thread has taken and not yet delivered
+        self._sending: list[Report] = []  # what the thread has taken and not yet delivered
+        self._put = 0  # how many reports there were so far
         self._delivered = 0
+        self._copying = threading.Lock()
+        self._copied = 0  # of those that were put, how many have been copied to the disk, or have arrived
+        self._copies: collections.deque[int] = collections.deque()  # those on the disk, by the last report in each
         self._lost = 0
         self._aside = 0  # at the end, in a file
         self._unavailable: errors.LinkUnavailable | None = None
@@ -75,6 +81,7 @@ class Shipper:
             if self._closing:
                 raise RuntimeError("This context is closed: reports go inside the `with core.init()` block.")
             self._waiting.append(report)
+            self._put += 1
             if len(self._waiting) > KEPT_REPORTS:
                 self._waiting.popleft()
                 self._lost += 1
@@ -87,6 +94,32 @@ class Shipper:
     def doubt(self, storage_id: str) -> None:
         """Say that a checkpoint is about to come or go, before it does: if this process dies now, others look."""
         self._link.doubt(storage_id)
+
+    def secure(self) -> None:
+        """Have every report on the disk that is still on its way: what is published next never outlives it.
+
+        It costs one small file, and never waits for the store, unless no file can be written.
+        """
+        with self._copying:
+            with self._changed:
+                pending = [*self._sending, *self._waiting]
+                number = self._put
+            new = pending[-(number - self._copied) :] if number > self._copied else []
+            if not new or self._link.copy(new, number):
+                self._copied = number
+                self._copies.extend([number] if new else [])
+                return
+        if self._unavailable is None:
+            self.flush(SECURE_SECONDS)
+
+    def _drop_copies(self) -> None:
+        """Remove the copies of what has arrived."""
+        with self._copying:
+            with self._changed:
+                arrived = self._put - len(self._sending) - len(self._waiting)
+            self._copied = max(self._copied, arrived)
+            while self._copies and self._copies[0] <= arrived:
+                self._link.drop_copy(self._copies.popleft())
 
     def flush(self, timeout: float = 60.0) -> bool:
         """Wait until everything that was put is delivered; False if it could not be in time."""
@@ -134,7 +167,7 @@ class Shipper:
             if delivered != self._delivered:
                 delivered, since = self._delivered, time.monotonic()
             elif time.monotonic() - since > STUCK_SECONDS:
-                self._lost += self._sending + len(self._waiting)
+                self._lost += self._left()
                 self._unavailable = self._unavailable or errors.LinkUnavailable("it does not answer")
                 return  # a daemon: it ends with the process
             thread.join(NOTICE_SECONDS)
@@ -142,7 +175,7 @@ class Shipper:
                 logger.info("Waiting for %d reports to be written to %s ...", self._left(), self._link.place)
 
     def _left(self) -> int:
-        return self._sending + len(self._waiting)
+        return len(self._sending) + len(self._waiting)
 
     def _run(self) -> None:
         while (reports := self._take()) is not None:
@@ -155,15 +188,17 @@ class Shipper:
             except Exception as refusal:  # noqa: BLE001 - whatever it is, it belongs to whoever reports next
                 with self._changed:
                     self._refusal = refusal
-                    self._sending = 0
+                    self._sending = []
                     self._waiting.clear()
                     self._changed.notify_all()
+                self._drop_copies()
                 self._end_refused(refusal)
                 return
             with self._changed:
-                self._delivered += self._sending
-                self._sending = 0
+                self._delivered += len(self._sending)
+                self._sending = []
                 self._changed.notify_all()
+            self._drop_copies()
 
     def _take(self) -> list[Report] | None:
         """The next reports, all that there are; none if none came for long, and None when there will be no more."""
@@ -179,7 +214,7 @@ class Shipper:
             self._is_hurried = False
             reports = list(self._waiting)
             self._waiting.clear()
-            self._sending = len(reports)
+            self._sending = reports
             return reports
 
     def _deliver(self, reports: list[Report]) -> None:

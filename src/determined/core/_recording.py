@@ -382,11 +382,21 @@ def adopt(
         standing = dataclasses.replace(standing, attempt=_as_attempt(newest))
     else:
         begun = [] if fit is None or any(isinstance(report, FitReport) for report in reports) else [fit]
-        standing = deliver(conn, run, description, standing, [*begun, *reports])
+        standing = deliver(conn, run, description, standing, [*begun, *_unknown(conn, standing.attempt, reports)])
     for report in came:
         checkpoints.record(conn, standing.attempt, _with_steps(report, standing), description.storage)
     _note_gone(conn, stored)  # some may have been reported only now
     trials.settle(conn)
+
+
+def _unknown(conn: Connection, attempt: Attempt, reports: Sequence[Report]) -> list[Report]:
+    """Without lines and samples that the store has: a process that dies as it delivers them has them on disk, too."""
+    lines = [report for report in reports if isinstance(report, LogLine)]
+    samples = [report for report in reports if isinstance(report, MetricReport) and report.steps_completed is None]
+    kept = {id(report) for report in logs.unknown(conn, attempt, lines)}
+    kept |= {id(report) for report in metrics.unknown_samples(conn, attempt, samples)}
+    known = {id(report) for report in (*lines, *samples)} - kept
+    return [report for report in reports if id(report) not in known]
 
 
 def _note_gone(conn: Connection, stored: dict[str, CheckpointReport]) -> None:

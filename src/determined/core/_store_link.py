@@ -113,6 +113,19 @@ class StoreLink:
             return False
         return True
 
+    def copy(self, reports: Sequence[Report], number: int) -> bool:
+        if self._is_over:
+            return True
+        try:
+            self._journal.copy(reports, number)
+        except OSError as failed:
+            logger.debug("Reports are not copied to the disk: %s", failed)
+            return False
+        return True
+
+    def drop_copy(self, number: int) -> None:
+        self._journal.drop_copy(number)
+
     def doubt(self, storage_id: str) -> None:
         if Path(storage_id).name != storage_id:
             return  # no id of ours, and no name for a file of ours

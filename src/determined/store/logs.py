@@ -84,6 +84,21 @@ def append(
     conn.execute(logs.insert(), [{**common, **_fields(line)} for line in lines])
 
 
+def unknown(conn: sa.Connection, attempt: Attempt, lines: Sequence[LogLine]) -> list[LogLine]:
+    """Those of these lines that are not there yet: a process may have died without knowing how many it had added."""
+    if not lines:
+        return []
+    since = logs.c.timestamp >= min(line.time for line in lines)
+    query = sa.select(logs.c.timestamp, logs.c.stdtype, logs.c.text).where(logs.c.task_id == attempt.task_id, since)
+    there = {tuple(row) for row in conn.execute(query)}
+
+    def is_there(line: LogLine) -> bool:
+        fields = _fields(line)
+        return (fields["timestamp"], fields["stdtype"], fields["text"]) in there
+
+    return [line for line in lines if not is_there(line)]
+
+
 def _fields(line: LogLine) -> dict[str, Any]:
     match = _PARTS.match(line.text)
     assert match is not None  # it matches nothing, too

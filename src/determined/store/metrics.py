@@ -77,6 +77,19 @@ def append(conn: sa.Connection, attempt: Attempt, reports: Sequence[MetricReport
     _save(conn, trial, goal, series, fresh, hidden)
 
 
+def unknown_samples(conn: sa.Connection, attempt: Attempt, samples: Sequence[MetricReport]) -> list[MetricReport]:
+    """Those of these samples that are not there yet. Reports of a step need no such question: they are merged."""
+    if not samples:
+        return []
+    of_trial = (metrics.c.trial_id == attempt.trial_id, metrics.c.steps.is_(None))
+    since = metrics.c.report_time >= min(report.time for report in samples)
+    there = {
+        tuple(row)
+        for row in conn.execute(sa.select(metrics.c.metric_group, metrics.c.report_time).where(*of_trial, since))
+    }
+    return [report for report in samples if (report.group, report.time) not in there]
+
+
 def recount(conn: sa.Connection, trial_id: int) -> None:
     """Make curves, summary, best validation and count of batches again from the rows, whatever they were.
 

@@ -61,6 +61,35 @@ def test_half_a_line_is_never_read(journal: Journal) -> None:
     assert [report.status for report in journal.waiting() if isinstance(report, StatusReport)] == ["one", "two"]
 
 
+def test_copies_come_after_what_was_kept_and_each_report_once(journal: Journal) -> None:
+    """Issue 11: a report that was copied and then put aside is one report, in the order they were made."""
+    one, two, three = StatusReport("one"), StatusReport("two"), StatusReport("three")
+    columns = {"loss": array.array("d", [0.5, math.inf]), "words": ["a", "b"]}
+    last = MetricReport("training", {"loss": 1.0}, 4, columns)
+    journal.copy([one, two], 2)
+    journal.copy([three, last], 4)
+    journal.keep([one, two])
+    assert journal._lock is not None
+    journal._lock.close()
+    (found,) = left_behind(journal.directory.parent)
+    assert found.reports() == [one, two, three, last]
+    found.bury()
+    assert not journal.directory.exists()
+
+
+def test_copies_of_what_has_arrived_leave_nothing(journal: Journal) -> None:
+    """Issue 11: the directory is gone when all has arrived; a copy of what has not keeps it."""
+    journal.copy([StatusReport("one")], 1)
+    journal.copy([StatusReport("two")], 2)
+    journal.drop_copy(1)
+    journal.close()
+    (found,) = left_behind(journal.directory.parent)
+    assert [report.status for report in found.reports() if isinstance(report, StatusReport)] == ["two"]
+    journal.drop_copy(2)
+    found.bury()
+    assert not journal.directory.exists()
+
+
 def test_only_what_dead_runs_left_is_found(journal: Journal) -> None:
     """A run that lives looks after its own; when it is gone, however it went, another finds what it left."""
     journal.keep([StatusReport("one")])

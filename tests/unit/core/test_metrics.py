@@ -211,3 +211,56 @@ def test_a_link_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, caplog: 
         shipper.close()
     is_over.set()
     assert [record.getMessage() for record in caplog.records] == ["1 reports were lost: memory (it does not answer)."]
+
+
+class CopyingLink(MemoryLink):
+    """Also keeps what is on the disk, by number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies: dict[int, list[str]] = {}
+        self.can_copy = True
+
+    def copy(self, reports: Sequence[Report], number: int) -> bool:
+        if self.can_copy:
+            self.copies[number] = [report.status for report in reports if isinstance(report, StatusReport)]
+        return self.can_copy
+
+    def drop_copy(self, number: int) -> None:
+        del self.copies[number]
+
+
+def test_what_is_on_its_way_is_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 11: before a checkpoint is published, all reports that have not arrived are on the disk: those that wait
+    and those that are offered in vain; each once, and none of them any longer when it has arrived."""
+    monkeypatch.setattr(_metrics, "LINGER_SECONDS", 0)
+    link = CopyingLink()
+    link.trouble = errors.LinkUnavailable("database is locked")
+    shipper = Shipper(link)
+    shipper.put(StatusReport("one"))
+    while not link.threads:  # it is offered, in vain
+        time.sleep(0.001)
+    shipper.put(StatusReport("two"))
+    shipper.secure()
+    shipper.secure()
+    assert link.copies == {2: ["one", "two"]}
+    shipper.put(StatusReport("three"))
+    shipper.secure()
+    assert link.copies == {2: ["one", "two"], 3: ["three"]}
+    link.trouble = None
+    assert shipper.flush(90)
+    shipper.put(StatusReport("four"))
+    shipper.close()
+    assert link.copies == {}
+    assert said(link) == ["one", "two", "three", "four"]
+
+
+def test_where_nothing_can_be_copied_the_store_is_waited_for() -> None:
+    """Issue 11: a directory that cannot be written to is no reason to lose what came before a checkpoint."""
+    link = CopyingLink()
+    link.can_copy = False
+    shipper = Shipper(link)
+    shipper.put(StatusReport("one"))
+    shipper.secure()
+    assert said(link) == ["one"]
+    shipper.close()

@@ -420,6 +420,21 @@ def test_kept_reports_are_delivered_by_the_next_run(open_link: Opener, store_pla
     assert not link._journal.directory.exists()
 
 
+@pytest.mark.parametrize("arrived", [0, 2, 4])
+def test_a_copy_is_delivered_once_whatever_has_arrived(open_link: Opener, store_place: str, arrived: int) -> None:
+    """Issue 11: killed between the store's commit and its note of it, nothing is told twice, and nothing is lost."""
+    reports = [LogLine("WARNING: hello", "stdout"), MetricReport("cpu", {"load": 0.5}), loss(1, 0.5), loss(2, 0.25)]
+    with dying(open_link()) as link:
+        link.send([RunStateReport("RUNNING"), *reports[:arrived]])
+        assert link.copy(reports[:3], 3)
+        assert link.copy(reports[3:], 4)
+    open_link().send([RunStateReport("RUNNING")])
+    assert records.reported("training", store_place) == [(1, {"loss": 0.5}), (2, {"loss": 0.25})]
+    assert records.reported("cpu", store_place) == [(None, {"load": 0.5})]
+    assert records.lines(store_place) == ["hello"]
+    assert not link._journal.directory.exists()
+
+
 def test_a_run_starts_when_it_starts(open_link: Opener, store_place: str, who: RunDescription) -> None:
     """Decision 4: a store that is reached late does not move the start of a run behind its own metrics and end."""
     start = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
