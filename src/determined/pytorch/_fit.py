@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from determined import core
 from determined.pytorch._callback import Callbacks
+from determined.pytorch._kept_streams import KeptStreams
 from determined.pytorch._metrics import TrainingWindow
 from determined.pytorch._plan import Due, FitPlan
 from determined.pytorch._stream import TrainingStream
@@ -55,6 +56,7 @@ class Fit:
     policy: Policy
     window: TrainingWindow
     bar: Bar
+    streams: KeptStreams  # as they were before the batch that is being trained
     saves_async: bool = False
     measures_throughput: bool = False
     events_synced: float = 0.0  # when, by the monotonic clock

@@ -42,7 +42,8 @@ def run(fit: Fit) -> None:
 
 def train(fit: Fit) -> None:
     """Train until the plan is complete or a stop is requested. Collective."""
-    fit.callbacks.run("on_training_start")
+    with _rng.preserved() if fit.progress.batches_trained else contextlib.nullcontext():  # it ran when training began
+        fit.callbacks.run("on_training_start")
     if fit.validates_first:
         validate(fit)
     while not fit.is_complete:
@@ -76,7 +77,7 @@ def train_window(fit: Fit) -> None:
     fit.context.reset_reducers()
     fit.window_started = time.monotonic()
     trial, context, progress, stream, position = fit.trial, fit.context, fit.progress, fit.stream, fit.context.position
-    train_batch, add = trial.train_batch, fit.window.add
+    train_batch, add, keep_streams = trial.train_batch, fit.window.add, fit.streams.keep
     to_device = context.to_device if context.auto_to_device else None
     accumulating = context.gradients.accumulating() if fit.spares_communication else None
     is_update, profiler, finish_batch = context.gradients.is_update, context.profiler, context.finish_batch()
@@ -84,8 +85,9 @@ def train_window(fit: Fit) -> None:
     stop_at, stops_at_epochs = fit.plan.next_stop(progress.batches_trained), fit.plan.stops_at_epochs
 
     while True:
-        batch = next(stream)
         batch_idx = progress.batches_trained
+        keep_streams(batch_idx)
+        batch = next(stream)
         position.batch_idx, position.epoch_idx = batch_idx, stream.epoch_idx
         position.starts_epoch, position.ends_epoch = stream.starts_epoch, stream.ends_epoch
         if position.starts_epoch:
@@ -126,7 +128,8 @@ def report(fit: Fit, due: Due) -> None:
     fit.bar.show(metrics)
     if fit.callbacks.has("on_training_workload_end"):
         batches = list(result.batch_metrics)  # dicts for people; until here they were columns
-        fit.callbacks.run("on_training_workload_end", avg_metrics=metrics, batch_metrics=batches)
+        with _rng.preserved():  # a run that is stopped reports once more than one that is not
+            fit.callbacks.run("on_training_workload_end", avg_metrics=metrics, batch_metrics=batches)
     if due.progress:
         fraction = fit.plan.fraction(fit.progress.batches_trained, fit.progress.epochs_trained)
         fit.core.train.report_progress(fraction)
@@ -162,6 +165,8 @@ def report_rest(fit: Fit) -> None:
         fit.stream.step_back()  # the batch that raised was not trained, so a resume begins with it
         if fit.progress.batches_trained % fit.context.gradients.aggregation_frequency == 0:
             fit.context.gradients.load_state_dict({})  # what it left behind would count twice
+    if fit.streams.batch_idx == fit.progress.batches_trained:
+        fit.streams.put_back()  # whatever reading and training it drew is drawn again
     if fit.window.batches > 0:
         report(fit, Due())
 

@@ -31,7 +31,7 @@ class RngState:
             "np_rng_state": (name, torch.from_numpy(np.array(words)), *rest),
             "random_rng_state": random.getstate(),
         }
-        if (device := _device()) is not None:
+        if (device := device_kind()) is not None:
             state["gpu_rng_state"] = torch.get_device_module(device).get_rng_state()
         return state
 
@@ -42,7 +42,7 @@ class RngState:
         version, internal, gauss = state_dict["random_rng_state"]
         random.setstate((version, tuple(internal), gauss))
         torch.set_rng_state(state_dict["cpu_rng_state"].cpu())
-        device, saved = _device(), state_dict.get("gpu_rng_state")
+        device, saved = device_kind(), state_dict.get("gpu_rng_state")
         if device is not None and saved is not None:
             torch.get_device_module(device).set_rng_state(saved.cpu())
         elif device is not None:
@@ -65,13 +65,13 @@ def preserved() -> Iterator[None]:
 def derive(seed: int, batches_trained: int, rank: int) -> None:
     """Begin streams that depend on these three alone: what a rank does that was not there when the state was saved."""
     _batch_rng.seed_streams("resume", seed, batches_trained, rank)
-    if (device := _device()) is not None:
+    if (device := device_kind()) is not None:
         torch.get_device_module(device).manual_seed(
             _batch_rng.derive_seed("resume", "device", seed, batches_trained, rank)
         )
 
 
-def _device() -> str | None:
+def device_kind() -> str | None:
     """The kind of accelerator this process trains on, if it has one."""
     if not torch.accelerator.is_available():
         return None

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from determined import errors
 from determined.core import Unit
 from determined.core._searcher import _parse_searcher_max_length, _parse_searcher_units
-from determined.pytorch import _loop, _policy
+from determined.pytorch import _loop, _policy, _rng
 from determined.pytorch._bar import make_bar
 from determined.pytorch._callback import Callbacks
 from determined.pytorch._checkpoint import Checkpointer
 from determined.pytorch._checkpoint_read import find_checkpoint, saved_batches, saved_best, saved_seed
 from determined.pytorch._fit import Fit, Policy
+from determined.pytorch._kept_streams import KeptStreams
 from determined.pytorch._metrics import TrainingWindow
 from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_reachable, check_units
 from determined.pytorch._state import Progress
@@ -203,6 +204,7 @@ class Trainer:
                 policy=policy,
                 window=TrainingWindow(distributed, first_batch=progress.batches_trained),
                 bar=bar,
+                streams=KeptStreams(_rng.device_kind()),
                 saves_async=saves_async,
                 measures_throughput=profiles,
                 searcher_metric=_searcher(context).get("metric"),

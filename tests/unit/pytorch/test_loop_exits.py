@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from determined import core, errors
-from determined.pytorch import Batch, ShouldExit, _loop
+from determined.pytorch import Batch, DataLoader, ShouldExit, _loop
 from tests.ranks import run_threads
 from tests.trials import HOOKS, OneWeightTrial, Recorder, Run, stored_state, train
 
@@ -76,6 +78,43 @@ class TestWaysOut:
         assert second.batches == [2, 3, 4, 5]
         assert first.data[:2] + second.data == straight.data
         assert second.trial.weight == straight.trial.weight
+
+    @pytest.mark.parametrize("where", ["reading", "train_batch", "on_training_epoch_start"])
+    def test_random_numbers_of_the_batch_that_left_are_drawn_again(self, where: str, home: Path) -> None:
+        """Decision 5: whatever it drew before it raised, in reading too, is drawn again after a resume."""
+
+        def go(at: int | None = None, **fit: Any) -> Run:
+            run = Run([])
+
+            def draw(place: str, batch_idx: int) -> None:
+                random.random(), np.random.randn(), torch.rand(1)
+                if (place, batch_idx) == (where, at):
+                    raise ShouldExit
+
+            class Drawing(torch.utils.data.Dataset[torch.Tensor]):
+                def __len__(self) -> int:
+                    return 8
+
+                def __getitem__(self, index: int) -> torch.Tensor:
+                    draw("reading", len(run.batches))
+                    return torch.full((1,), index + random.random() + np.random.rand()) + torch.rand(1)
+
+            options = {
+                "does": lambda batch_idx: draw("train_batch", batch_idx),
+                "training_loader": lambda: DataLoader(Drawing(), 2),
+            }
+            hooks = {"on_training_epoch_start": lambda epoch_idx: draw("on_training_epoch_start", epoch_idx * 4)}
+            return train(run=run, trial=options, hooks=hooks, max_length=Batch(6), **fit)
+
+        straight, first = go(), go(at=4)
+        assert first.at("checkpoint") == [4]
+        second = go(latest_checkpoint=first.checkpoint)
+        assert second.batches == [4, 5]
+        assert second.data == straight.data[4:]
+        one, other = (stored_state(home, run.checkpoint)["rng_state"] for run in (straight, second))
+        assert torch.equal(one["cpu_rng_state"], other["cpu_rng_state"])
+        assert str(one["np_rng_state"]) == str(other["np_rng_state"])
+        assert one["random_rng_state"] == other["random_rng_state"]
 
     def test_gradients_of_the_batch_that_left_do_not_count_twice(self) -> None:
         """T19: raised between backward and step, the batch is trained anew and counts once."""
