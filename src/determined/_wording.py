@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 # Controls of C0 and C1, marks that turn the direction of writing, what has no width, halves of characters. The joiners
 # of emoji and of some scripts stay.
@@ -40,3 +41,24 @@ def _escaped(match: re.Match[str]) -> str:
     character = match[0]
     units = character.encode("utf-16-be", "surrogatepass")
     return _SHORT.get(character) or "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+
+
+def instead(given: str, known: Iterable[str], *, most: int = 12) -> str:
+    """What to say after a name that is not known: the nearest ones, else what there is; "" if there is nothing.
+
+    Example::
+
+        assert instead("acc", ["accuracy", "loss"]) == " Did you mean 'accuracy'?"
+        assert instead("x", ["accuracy", "loss"]) == " There is: accuracy, loss."
+    """
+    import difflib
+
+    names = list(dict.fromkeys(known))
+    small = given.lower()
+    near = [name for name in names if len(small) > 1 and small in name.lower()]
+    by_letters = {name.lower(): name for name in names}
+    near += [by_letters[name] for name in difflib.get_close_matches(small, by_letters, n=3)]
+    if near := list(dict.fromkeys(name for name in near if name != given))[:3]:
+        return f" Did you mean {' or '.join(map(repr, near))}?"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f" There is: {', '.join(names[:most])}{more}." if names else ""

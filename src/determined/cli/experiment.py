@@ -46,14 +46,22 @@ def experiment() -> None:
 )
 @click.option("--name", metavar="TEXT", help="Only those whose name contains this.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
-@click.option("--sort-by", type=click.Choice(["best", *finding.SORTS]), default="id", show_default=True)
+@click.option(
+    "--sort-by", type=click.Choice(["best", *finding.SORTS]), help="Default: id; with --metric, best: the best first."
+)
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @click.option("-m", "--metric", metavar="NAME", help="Show and sort by the best value of this metric instead.")
-@click.option("--larger-is-better", is_flag=True, help="With --metric: the largest value is the best one.")
+@click.option(
+    "--smaller-is-better/--larger-is-better",
+    default=None,
+    help="With --metric. Default: as its runs say, else smaller.",
+)
 @options.paging()
 @options.forms
 def list_experiments(show_project: bool, form: str, show_all: bool, **chosen: Any) -> None:
     """List experiments, the newest last."""
+    if chosen["smaller_is_better"] is not None and chosen["metric"] is None:
+        raise click.UsageError("Name the metric that is meant with --metric.", click.get_current_context())
     client = connect()
     found = finding.experiments(
         client, owners=owners(client, everyone=show_all), archived=None if show_all else False, **chosen

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from determined._wording import instead
 from determined.cli import options, tables
 from determined.cli.connection import connect
 from determined.cli.groups import HELP_NAMES, Group
@@ -174,6 +175,11 @@ def add_label(experiment_id: int, labels: tuple[str, ...]) -> None:
 def remove_label(experiment_id: int, labels: tuple[str, ...]) -> None:
     """Remove labels."""
     experiment = connect().get_experiment(experiment_id)
+    known = sorted(experiment.labels or ())
+    if missing := [word for word in labels if word not in known]:
+        raise click.ClickException(
+            f"Experiment {experiment_id} has no label {missing[0]!r}.{instead(missing[0], known)}"
+        )
     for word in labels:
         experiment.remove_label(word)
     say(f"Removed {', '.join(labels)} from experiment {experiment_id}")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined._wording import instead
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -96,10 +98,8 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
     def _suggestion(self, ctx: click.Context, typed: str) -> str:
-        import difflib
-
-        near = difflib.get_close_matches(typed, [*self.list_commands(ctx), *self._aliases], n=1)
-        return f" Did you mean {near[0]!r}?" if near else ""
+        near = instead(typed, [*self.list_commands(ctx), *self._aliases])
+        return near if "mean" in near else ""
 
     def _listing(self) -> list[tuple[str, str, str]]:
         """(name, aliases, what it does) of each command, importing none of them."""

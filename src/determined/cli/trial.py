@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined._wording import instead
 from determined.cli import fetching, finding, options, tables, terminal
 from determined.cli.connection import connect
 from determined.cli.groups import Group, Late
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from determined.client import Trial, TrialMetrics
 
 UNITS = {"batches", "epochs"}  # reported with everything, and known from the steps
-OF_THE_MACHINE = {"gpu", "cpu", "memory", "disk", "network"}
 LATE = {"plot": Late("determined.cli.trial_plot:plot", "Draw curves in the terminal, or into a file.")}
 RANKS = {"Type": 9, "Count": 8, "Checkpoint Metadata": 3, "Checkpoint": 2, "Report Time": 1}
 WORKLOAD = ["# of Batches", "Report Time", "Checkpoint", "Checkpoint UUID", "Checkpoint Metadata", "Validation Metrics"]
@@ -94,9 +94,10 @@ def _steps(found: list[Workload], *, with_training: bool) -> Table:
 
 def _summary(summary: dict[str, Any]) -> Table:
     figures = ("count", "last", "min", "max", "mean", "type")
-    names_of = {key: group for group, key in finding.SUMMARIES.items()}
+    from determined.client._compare import GROUPS
+
     rows = [
-        [names_of.get(group, group), name, *(values.get(figure) for figure in figures)]
+        [GROUPS.get(group, group), name, *(values.get(figure) for figure in figures)]
         for group, names in sorted(summary.items())
         for name, values in sorted(names.items())
     ]
@@ -119,14 +120,17 @@ def logs(trial_id: int, **filters: Any) -> None:
 @options.forms
 def metrics(trial_id: int, group: str | None, names: tuple[str, ...], form: str) -> None:
     """Print what the trial reported, a row for each report. In JSON, the values are under `metrics`."""
+    from determined.client._compare import SYSTEM_GROUPS
+
     found = connect().get_trial(trial_id)
-    groups = [group] if group else [name for name in found.metric_names() if name not in OF_THE_MACHINE]
-    known = list(dict.fromkeys(name for each in groups for name in found.metric_names().get(each, ())))
+    reported = found.metric_names()
+    groups = [group] if group else [name for name in reported if name not in SYSTEM_GROUPS]
+    if group and group not in reported:
+        raise click.ClickException(f"Trial {trial_id} reported no group {group!r}.{instead(group, reported)}")
+    known = list(dict.fromkeys(name for each in groups for name in reported[each]))
     wanted = [name for name in known if not names or name in names]
     if missing := [name for name in names if name not in known]:
-        raise click.ClickException(
-            f"Trial {trial_id} reported no {missing[0]!r}. It reported: {', '.join(known) or 'nothing'}."
-        )
+        raise click.ClickException(f"Trial {trial_id} reported no {missing[0]!r}.{instead(missing[0], known)}")
     columns = [Column("# of Batches", "steps_completed"), Column("Group"), Column("Time", rank=2)]
     reports = _reports(found, groups, wanted)
     if form == "json":  # a metric may be called `time` too, so they have a place of their own

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli import finding, options, terminal
+from determined._wording import instead
+from determined.cli import options, terminal
 from determined.cli.connection import connect
 from determined.cli.groups import HELP_NAMES
 from determined.cli.plot.figure import Curve, Figure
@@ -93,15 +94,17 @@ def figure_of(
     trials: Sequence[client.Trial], wanted: str, *, buckets: int, log_y: bool, first: int | None, last: int | None
 ) -> Figure:
     """One metric of several trials over one pair of axes."""
+    from determined.client._ranking import summary
+
     chosen = [(trial, group, name) for trial in trials for group, name in _matching(trial, wanted)]
     if not chosen:
         known = sorted({f"{g}.{n}" for trial in trials for g, names in reported(trial).items() for n in names})
-        raise click.ClickException(f"{_of(trials)} reported no {wanted!r}. There is: {', '.join(known) or 'nothing'}.")
+        raise click.ClickException(f"{_of(trials)} reported no {wanted!r}.{instead(wanted, known)}")
     groups = {group for _, group, _ in chosen}
     curves: list[Curve] = []
     for trial, group, name in chosen:
         data = trial.curve(name, group, buckets=buckets, first=first, last=last)
-        ended = finding.summary(trial, group, name).get("last") if last is None else None
+        ended = summary(trial, group, name).get("last") if last is None else None
         words = [f"trial {trial.id}", group if len(groups) > 1 else "", told_apart_by(trial, trials)]
         label = " ".join(word for word in words if word)
         is_dashed = len(trials) > 1 and group == "training"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from determined._wording import instead
 from determined.client import _actions, _logs, _sorting
 from determined.client._checkpoint import (
     Checkpoint,
@@ -16,6 +17,7 @@ from determined.client._checkpoint import (
     none_is_best,
     validated,
 )
+from determined.client._compare import SYSTEM_GROUPS
 from determined.client._enums import CheckpointSortBy, LogLevel, OrderBy, TrialState
 from determined.client._listing import Listing
 from determined.client._logs import LogEntry
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
     from determined.client._experiment import Experiment
     from determined.store.attempts import AttemptRow
     from determined.store.trials import TrialRow
+
+
+USUAL_GROUPS = {"training", "validation", *SYSTEM_GROUPS}  # a trial without them is nothing odd
+
+
+def _dotted(names: Mapping[str, Sequence[str]]) -> list[str]:
+    return [f"{group}.{name}" for group in names for name in names[group]]
 
 
 class Trial:
@@ -170,10 +179,15 @@ class Trial:
             group: `training`, `validation`, or a group of your own.
             with_batches: Also the metrics of single batches.
 
+        Raises:
+            NotFound: The trial has ended without reporting such a group; the message says what it reported.
+
         Example::
 
             trial.metrics("training").to_pandas()
         """
+        if group is not None and group not in USUAL_GROUPS:
+            self._refuse_unknown(group)
         return Metrics(self._session, [self.id], group, with_batches=with_batches)
 
     def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
@@ -218,6 +232,10 @@ class Trial:
             first: From this step on.
             last: Up to this step.
 
+        Raises:
+            NotFound: It reported no such metric; the message says what it reported. A trial that still runs may report
+                a group later: until then its curves are empty.
+
         Example::
 
             curve = trial.curve("loss", "training", buckets=200)
@@ -225,6 +243,7 @@ class Trial:
         """
         from determined.store import curves
 
+        self._refuse_unknown(group, name)
         with self._session.read() as conn:
             found = curves.envelope(conn, self.id, group, name, first=first, last=last, buckets=buckets)
         return Curve(self.id, group, name, **dataclasses.asdict(found))
@@ -240,15 +259,32 @@ class Trial:
     ) -> Points:
         """A metric exactly as it was reported.
 
+        Raises:
+            NotFound: It reported no such metric, as with `curve`.
+
         Example::
 
             trial.points("loss", "training", first=900, last=1000).value
         """
         from determined.store import curves
 
+        self._refuse_unknown(group, name)
         with self._session.read() as conn:
             found = curves.points(conn, self.id, group, name, first=first, last=last, limit=limit)
         return Points(self.id, group, name, found.steps, found.value, found.time)
+
+    def _refuse_unknown(self, group: str, name: str | None = None) -> None:
+        """Raise for what was never reported; a group that a running trial has not reported may still come."""
+        known = self.metric_names()
+        if group in known and (name is None or name in known[group]):
+            return
+        if group not in known and not self.state.is_terminal:
+            return
+        if name is None:
+            raise NotFound(f"Trial {self.id} reported no group {group!r}.{instead(group, known)}")
+        elsewhere = [f"{name} in {each}" for each in known if each != group and name in known[each]]
+        near = f" There is: {', '.join(elsewhere)}." if elsewhere else instead(name, known.get(group) or _dotted(known))
+        raise NotFound(f"Trial {self.id} reported no {name!r} in {group!r}.{near}")
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
         """Replace your own notes on this trial.

@@ -15,11 +15,22 @@ import torch
 
 from determined import core
 from determined._info import ClusterInfo, get_cluster_info
+from determined._wording import instead
 from determined.core._context import _init_trial, _slots
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._process_group import named_ranks, process_group
 
 logger = logging.getLogger("determined.pytorch")
+
+# The keys of an experiment file, for those who mistype one; `experiment.fields` says what each means.
+CONFIG_KEYS = {
+    "name", "description", "labels", "data", "workspace", "project", "entrypoint", "max_restarts", "log_policies",
+    "retention_policy", "debug", "perform_initial_validation", "checkpoint_policy", "checkpoint_storage",
+    "hyperparameters", "searcher", "resources", "environment", "bind_mounts", "reproducibility", "profiling",
+    "preemption_timeout", "integrations", "slurm", "scheduling_unit", "min_validation_period", "min_checkpoint_period",
+    "optimizations", "records_per_epoch", "data_layer", "security", "tensorboard_storage", "pbs",
+}  # fmt: skip
+SEARCHER_KEYS = ("metric", "smaller_is_better")  # what a plain run reads of it
 
 # What torch.initial_seed() says when nobody has chosen a seed.
 _UNSEEDED = 67280421310721
@@ -66,6 +77,8 @@ def init(
     with contextlib.ExitStack() as stack:
         ranks = _find_ranks(distributed, info)
         stack.callback(ranks.close)
+        if ranks.rank == 0 and config is exp_conf:
+            check_keys(exp_conf or {})
         stack.enter_context(process_group(ranks))
         trial_seed = _choose_seed(seed, trial.trial_seed if trial else None, config or {}, ranks)
         services = stack.enter_context(
@@ -106,6 +119,23 @@ def _check_arguments(hparams: Any, exp_conf: Any, aggregation_frequency: Any) ->
         or aggregation_frequency < 1
     ):
         raise ValueError(f"aggregation_frequency is {aggregation_frequency!r}; expected a whole number, 1 or more.")
+
+
+def check_keys(config: Mapping[str, Any]) -> None:
+    """Name the keys of an experiment config that nobody reads, and what may have been meant."""
+    import difflib
+
+    unknown = []
+    for key in (str(key) for key in config if key not in CONFIG_KEYS):
+        near = instead(key, CONFIG_KEYS)
+        unknown.append((key, near if "mean" in near else " Put values of your own under 'data'."))
+    searcher = config.get("searcher")
+    for key in searcher if isinstance(searcher, Mapping) else ():  # each search method has more of its own
+        close = difflib.get_close_matches(str(key), SEARCHER_KEYS, n=1, cutoff=0.75)
+        if close and key not in SEARCHER_KEYS:
+            unknown.append((f"searcher.{key}", f" Did you mean 'searcher.{close[0]}'?"))
+    for key, advice in unknown:
+        logger.warning("init(exp_conf=...): %r is no key of an experiment config.%s", key, advice)
 
 
 def _config(info: ClusterInfo | None, exp_conf: dict[str, Any] | None) -> dict[str, Any] | None:

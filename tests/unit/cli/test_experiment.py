@@ -104,6 +104,40 @@ def test_any_metric_can_be_looked_at(det: Det, history: History) -> None:
     assert json.loads(det(*words, "top.5").stdout)[0]["best_metric"] == 0.25
 
 
+def test_a_metric_that_is_named_is_sorted_by(det: Det, history: History) -> None:
+    """`-m NAME` shows and sorts by that metric, as its help says; what is better is known where a run has said it."""
+    low = history.run("low", metric="acc", smaller_is_better=False, validation={1: {"acc": 0.5, "loss": 1.0}})
+    high = history.run("high", metric=None, validation={1: {"acc": 0.9, "loss": 2.0}, 2: {"acc": 0.1, "loss": 3.0}})
+    both = [low.experiment_id, high.experiment_id]
+    assert ids(det("e", "ls", "-a", "--csv", "-m", "acc").stdout) == both[::-1]
+    assert ids(det("e", "ls", "-a", "--csv", "-m", "acc", "--smaller-is-better").stdout) == both[::-1]
+    assert ids(det("e", "ls", "-a", "--csv", "-m", "loss").stdout) == both
+    assert ids(det("e", "ls", "-a", "--csv", "-m", "loss", "--larger-is-better").stdout) == both[::-1]
+    assert ids(det("e", "ls", "-a", "--csv", "-m", "acc", "--sort-by", "id").stdout) == both
+    best = [row["best_metric"] for row in json.loads(det("e", "ls", "-a", "--json", "-m", "acc").stdout)]
+    assert best == [0.9, 0.5]
+    assert "--metric" in det("e", "ls", "--larger-is-better", code=2).stderr
+
+
+def test_an_unknown_metric_is_said_with_the_nearest(det: Det, history: History) -> None:
+    """A metric that no run listed has reported is an error that names the nearest ones; no runs are no error."""
+    assert "No experiment" in det("e", "ls", "-m", "acuracy").stderr
+    history.run("a", owner=getpass.getuser(), validation={1: {"accuracy": 0.5}}, training={1: {"loss": 1.0}})
+    said = det("e", "ls", "-m", "acuracy", code=1).stderr
+    assert said == "None of these experiments reported 'acuracy'. Did you mean 'accuracy'?\n"
+    assert "'training.loss'" in det("e", "ls", "-m", "trainin.loss", code=1).stderr
+    assert "There is: accuracy, training.loss." in det("e", "ls", "-m", "zzz", code=1).stderr
+
+
+def test_a_label_that_is_not_there_is_said(det: Det, history: History) -> None:
+    """`label remove` of what is not there removes nothing, and names what is near."""
+    number = history.run("one", labels=["keep", "digits"]).experiment_id
+    said = det("e", "label", "remove", number, "digits", "kep", code=1).stderr
+    assert said == f"Experiment {number} has no label 'kep'. Did you mean 'keep'?\n"
+    [row] = json.loads(det("e", "describe", number, "--json").stdout)["experiments"]
+    assert row["labels"] == ["digits", "keep"]
+
+
 def test_describe_has_three_tables(det: Det, history: History, tmp_path: Path) -> None:
     """P-82: three CSV blocks parse; with --outdir three files; with --metrics a column for each metric."""
     run = history.run("one", training={10: {"loss": 1.5}}, validation={10: 0.5}, checkpoints=[10], hparams={"lr": 0.1})

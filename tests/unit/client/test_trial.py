@@ -99,7 +99,6 @@ def test_curve(history: History, runs: Determined) -> None:
     points = trial.points("loss", "training", first=998, last=1000)
     assert (points.steps, points.value) == ([998, 999, 1000], [8.0, 9.0, 0.0])
     assert len(points.to_pandas()) == 3
-    assert len(trial.curve("nothing")) == 0
 
 
 def test_one_checkpoint_is_found_each_way(history: History, runs: Determined) -> None:
@@ -184,3 +183,38 @@ def test_a_run_that_belongs_to_nobody_says_so(history: History, runs: Determined
     """A missing trial is one sentence with what to type."""
     with pytest.raises(errors.NotFound, match=r"There is no trial 5 .* det trial ls"):
         runs.get_trial(5)
+
+
+@pytest.mark.parametrize("ask", ["curve", "points"])
+def test_an_unknown_metric_is_said_with_the_nearest(ask: str, history: History, runs: Determined) -> None:
+    """`curve("acc")` of a trial that reported no `acc` raises, and names what is near, or what there is."""
+    run = history.run(training={1: {"loss": 1.0}}, validation={1: {"accuracy": 0.5}})
+    trial = runs.get_trial(run.trial_id)
+    with pytest.raises(errors.NotFound, match=f"Trial {run.trial_id} reported no 'acc' .*Did you mean 'accuracy'"):
+        getattr(trial, ask)("acc")
+    with pytest.raises(errors.NotFound, match=r"no 'loss' in 'validation'.*training"):
+        getattr(trial, ask)("loss")
+    with pytest.raises(errors.NotFound, match="no 'loss' in 'nogroup'"):
+        getattr(trial, ask)("loss", "nogroup")
+
+
+def test_a_metric_that_may_still_come_is_empty(history: History, runs: Determined) -> None:
+    """A trial that runs may report a group later: until then its curves are empty, without an error."""
+    run = history.run(state="RUNNING", training={1: {"loss": 1.0}})
+    trial = runs.get_trial(run.trial_id)
+    assert len(trial.curve("accuracy")) == len(trial.points("accuracy")) == 0
+    assert list(trial.metrics("test_set")) == []
+    with pytest.raises(errors.NotFound, match="Did you mean 'loss'"):
+        trial.curve("los", "training")
+
+
+def test_an_unknown_group_is_said_with_the_nearest(history: History, runs: Determined) -> None:
+    """`metrics("nogroup")` raises where it is called; the groups that every trial may have are never unknown."""
+    run = history.run(validation={1: 0.5})
+    history.report(run, "test_set", {1: 0.5})
+    trial = runs.get_trial(run.trial_id)
+    with pytest.raises(errors.NotFound, match=r"no group 'testset'\. Did you mean 'test_set'"):
+        trial.metrics("testset")
+    with pytest.raises(errors.NotFound, match=r"no group 'nogroup'\. There is: test_set, validation"):
+        trial.iter_metrics("nogroup")
+    assert list(trial.metrics("training")) == list(trial.metrics("gpu")) == []

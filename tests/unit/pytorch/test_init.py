@@ -13,6 +13,7 @@ import torch
 
 import determined
 from determined import core, errors, pytorch
+from determined.experiment.fields import Fields
 from determined.pytorch import _init
 from tests.trials import OneWeightTrial, managed, train
 
@@ -112,6 +113,30 @@ class TestContext:
         with managed(name="own"), pytorch.init(exp_conf={"name": "other"}) as context:
             assert context.get_experiment_config()["name"] == "own"
         assert "init(exp_conf=...) is ignored" in caplog.text
+
+    @pytest.mark.parametrize(
+        ("config", "said"),
+        [
+            ({"searchr": {"metric": "loss"}}, "'searchr' is no key of an experiment config. Did you mean 'searcher'?"),
+            ({"searcher": {"metrc": "loss"}}, "'searcher.metrc' is no key of an experiment config. Did you mean"),
+            ({"searcher": {"metric": "loss", "smaller_better": False}}, "Did you mean 'searcher.smaller_is_better'?"),
+            ({"my_path": "/data"}, "'my_path' is no key of an experiment config. Put values of your own under 'data'."),
+        ],
+    )
+    def test_an_unknown_key_of_the_config_is_said(
+        self, config: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A key that nobody reads is named with the nearest one, and training goes on."""
+        with pytorch.init(exp_conf=config, seed=1):
+            pass
+        assert said in caplog.text
+
+    def test_every_key_of_an_experiment_file_is_known(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A config written for 0.38 or for an experiment file is taken without a word about its keys."""
+        known = {**dict.fromkeys(Fields.model_fields), "searcher": {"name": "random", "metric": "x", "max_trials": 3}}
+        _init.check_keys(known)
+        assert known.keys() == _init.CONFIG_KEYS
+        assert not caplog.records
 
     def test_ids_of_a_plain_run(self) -> None:
         """W10: a ValueError that says how to ask."""
