@@ -32,12 +32,12 @@ _metrics.LAST_CHANCE_SECONDS = 200.0
 _metrics.LINGER_SECONDS = LINGER
 with core.init(checkpoint_storage=sys.argv[1]) as context:
     history = context._history("latest", "Lane", True)
-    found, step, kept = history.found if history else None, 0, []
+    found, step, kept = history.found[0] if history and history.found else None, 0, []
     if found is not None:
         with context.checkpoint.restore_path(found) as path:
             step, kept = json.loads((path / "state.json").read_text())
         kept = [one for one in kept if one in context.checkpoint.list()] + [found]
-    context.train.note_fit(step, found, continues=found is not None)
+    context.train.note_fit(step, found, continues=found is not None, joins=True)
     print("up", step, flush=True)
     for step in range(step + 1, step + int(sys.argv[2])):
         context.train.report_training_metrics(step, {"loss": 1 / step, "time": time.time()}, [{"loss": 1.0}] * 3)

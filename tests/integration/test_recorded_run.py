@@ -213,14 +213,54 @@ def test_a_failure_is_remembered_with_its_reason(script: Path) -> None:
     assert is_whole()
 
 
-def test_other_hyperparameters_are_another_experiment(script: Path) -> None:
-    """P-62: "latest" with another learning rate starts from the checkpoint, and is a run of its own."""
+@pytest.mark.parametrize("tracking", ["on", "off"])
+def test_each_of_several_hyperparameters_trains_on_its_own(tracking: str, script: Path, home: Path) -> None:
+    """Issue 12: `for lr in ...` with "latest" in the script trains a run for each, and says why it starts afresh; the
+    same value again has nothing left to train."""
+    environment = {"DET_TRACKING": tracking}
+    first, second, third, again = (
+        well(run(script, "--batches", "20", "--policy", "none", "--latest", "latest", "--lr", lr, **environment))
+        for lr in ("0.1", "0.05", "0.2", "0.05")
+    )
+    weights = [path.read_bytes() for path in sorted(home.glob("checkpoints/*/state_dict.pth"))]
+    assert len(weights) == 6, "each saved at 10 and at 20, and the last one nothing"
+    assert "starts afresh" in first.stderr
+    assert "lr was 0.1 and is 0.05" in second.stderr
+    assert "lr was 0.05 and is 0.2" in third.stderr
+    assert "Trained" not in again.stderr
+    if tracking == "on":
+        assert [row["hparams"]["lr"] for row in records.table("trials")] == [0.1, 0.05, 0.2]
+        assert [row["total_batches"] for row in records.table("trials")] == [20] * 3
+        assert [row["attempt"] for row in records.table("trials")] == [1, 2, 1]
+
+
+def test_a_named_checkpoint_always_goes_on(script: Path) -> None:
+    """Issue 12, P-62: an id goes on with other hyperparameters too, as a new experiment whose parent is recorded; one
+    warning names the difference with both values, and says that the optimizer's saved state wins."""
     well(run(script, "--batches", "20"))
-    well(run(script, "--latest", "latest", "--lr", "0.05"))
-    one, two = records.table("trials")
-    newest = next(row["uuid"] for row in records.table("checkpoints") if row["trial_id"] == 1 and row["steps"] == 20)
-    assert (two["attempt"], two["warm_start_checkpoint_uuid"]) == (1, newest)
+    newest = next(row["uuid"] for row in records.table("checkpoints") if row["steps"] == 20)
+    done = well(run(script, "--latest", newest, "--lr", "0.05"))
+    (warning,) = [line for line in done.stderr.splitlines() if "WARNING" in line]
+    assert "lr was 0.1 and is 0.05" in warning
+    assert "optimizers and schedulers saved wins" in warning
+    done = well(run(script, "--latest", newest))
+    assert "WARNING" not in done.stderr
+    one, *others = records.table("trials")
     assert one["total_batches"] == 20
+    assert [(row["attempt"], row["warm_start_checkpoint_uuid"], row["total_batches"]) for row in others] == [
+        (1, newest, 40),
+        (1, newest, 40),
+    ]
+    assert [row["parent_id"] for row in records.table("experiments")] == [None, 1, 1]
+
+
+def test_test_mode_never_counts(script: Path) -> None:
+    """Issue 12: a run in test mode goes on from nothing, and nothing goes on from it."""
+    trial = script.with_name("trial.py")
+    trial.write_text(TRIAL.replace("latest_checkpoint=args.latest", "latest_checkpoint='latest', test_mode=args.slow"))
+    for arguments in (["--slow"], ["--batches", "20"], ["--slow"], ["--batches", "30"]):
+        well(run(trial, *arguments))
+    assert [(row["attempt"], row["total_batches"]) for row in records.table("trials")] == [(1, 1), (2, 30), (1, 1)]
 
 
 def test_another_script_does_not_take_over(script: Path) -> None:

@@ -63,6 +63,7 @@ class Context:
         log_tee: LogTee | None = None,
         environment: EnvironmentNote | None = None,
         uploads: RunUploads | None = None,
+        description: RunDescription | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.distributed = distributed or DistributedContext()
@@ -79,6 +80,7 @@ class Context:
         self._log_tee = log_tee
         self._environment = environment
         self._uploads = uploads
+        self._description = description
         self._stacks = StackSignal()
         self._is_open = False
 
@@ -336,6 +338,7 @@ def _build(
         log_tee=LogTee(shipper, distributed.rank) if is_recorded else None,
         environment=EnvironmentNote(shipper, description) if description and is_recorded and is_chief else None,
         uploads=uploads,
+        description=description,
     )
 
 

@@ -38,12 +38,23 @@ class Attached:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """What is known about checkpoints of earlier runs of this script."""
+    """What is known about checkpoints of earlier runs of this script with these hyperparameters."""
 
-    found: str | None
-    """The one that was asked for, if there is one."""
+    found: Sequence[str] = ()
+    """The ids of those that fit, the one that was asked for first."""
     others: Collection[str] = ()
-    """Ids of checkpoints in the store that are not of this script."""
+    """Ids of all other checkpoints in the store."""
+    unlike: Unlike | None = None
+    """The newest that would fit but for its hyperparameters."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unlike:
+    """A run of the same script and trial class that had other hyperparameters."""
+
+    place: str
+    """What it is called, for people: "experiment 7"."""
+    hparams: dict[str, Any]
 
 
 class Link(Protocol):

@@ -62,6 +62,11 @@ class RunDescription:
     told_attempt: int = 0
 
     @property
+    def script_name(self) -> str:
+        """The script's name, for people."""
+        return Path(self.script).name if self.script else "this script"
+
+    @property
     def is_managed(self) -> bool:
         """Whether the process was told which trial it is. Whether the store knows that trial is another question."""
         return self.told_trial_id is not None and not self.is_detached

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from determined import errors
-from determined.core._link import Attached, History, Run
+from determined.core._link import Attached, History, Run, Unlike
 from determined.core._record import RunDescription
+from determined.core._values import differences
 from determined.store import attempts, checkpoints, experiments, logs, metrics, places, processes, runs, trials
 from determined.store.attempts import Attempt
 from determined.store.messages import (
@@ -312,12 +313,16 @@ def _begin_fit(conn: Connection, run: Run, description: RunDescription, standing
     attempt = standing.attempt
     owner = None if fit.storage_id is None else runs.owner_of(conn, fit.storage_id)
     if fit.storage_id is not None and owner != attempt.trial_id:
-        if owner is not None and fit.continues and standing.steps < 0 and _may_continue(conn, description, owner):
+        joins = fit.joins and fit.continues and standing.steps < 0
+        if owner is not None and joins and _may_continue(conn, description, owner):
             try:
                 return dataclasses.replace(standing, attempt=attempts.move(conn, attempt.run_name or run.name, owner))
             except errors.Refused:
                 pass  # it has saved something of its own already
         trials.update(conn, attempt.trial_id, warm_start_checkpoint_uuid=fit.storage_id[:64])
+        if owner is not None:
+            parent = trials.get(conn, owner, deleted=True).experiment_id
+            experiments.update(conn, attempt.experiment_id, parent_id=parent)
     if standing.steps > fit.steps:
         lives = standing.lives + 1
         again = _begin_attempt(conn, attempt.trial_id, f"{run.name}+{lives}", run, description)
@@ -338,7 +343,7 @@ def _may_continue(conn: Connection, description: RunDescription, trial_id: int) 
         and experiment.external_experiment_id is None
         and description.script is not None
         and experiment.script == description.script
-        and trial.hparams == description.hparams
+        and not differences(description.hparams, trial.hparams)
         and trial.state != "RUNNING"
     )
 
@@ -419,22 +424,26 @@ def history(
     which: Literal["latest", "best"],
     trial_class: str,
     smaller_is_better: bool,
+    own_trial: int | None = None,
 ) -> History | None:
-    """The newest or best checkpoint of this script and trial class in this storage."""
+    """The checkpoints of this script, trial class and hyperparameters in this storage, the newest or best first."""
     if description.script is None:
         return None
-    found: list[tuple[Any, Any, str]] = []
-    for row in runs.saved_by(conn, description.script, description.storage):
+    found: list[tuple[float, str]] = []
+    unlike: Unlike | None = None
+    for row in reversed(runs.saved_by(conn, description.script, description.storage, own_trial)):
         spec, value = str(row.metadata.get("trial_class", "")), row.metadata.get("searcher_metric")
-        if trial_class not in (spec, spec.rpartition(":")[2]):
+        if trial_class not in (spec, spec.rpartition(":")[2]) or row.metadata.get("test_mode"):
             continue
-        if which == "latest":
-            found.append((0, row.time, row.uuid))
+        if differences(description.hparams, row.hparams):
+            unlike = unlike or Unlike(f"experiment {row.experiment_id}", row.hparams)
+        elif which == "latest":
+            found.append((0, row.uuid))
         elif isinstance(value, (int, float)) and not math.isnan(value):
-            found.append((-value if smaller_is_better else value, row.time, row.uuid))
-    if found:
-        return History(max(found)[2])
-    return History(None, others=runs.recorded_uuids(conn))
+            found.append((value if smaller_is_better else -value, row.uuid))
+    found.sort(key=lambda one: one[0])  # of equals the newest stays first
+    fitting = [uuid for _, uuid in found]
+    return History(fitting, runs.recorded_uuids(conn).difference(fitting), unlike)
 
 
 def best_before(conn: Connection, description: RunDescription, storage_id: str) -> float | None:

@@ -343,8 +343,9 @@ class StoreLink:
         def ask() -> History | None:
             from determined.core import _recording
 
+            own = None if self._standing is None else self._standing.attempt.trial_id
             with self._opened().read() as conn:
-                return _recording.history(conn, self._description, which, trial_class, smaller_is_better)
+                return _recording.history(conn, self._description, which, trial_class, smaller_is_better, own)
 
         return None if self.is_managed or self._description.is_detached else self._ask(ask)
 

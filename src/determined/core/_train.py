@@ -144,16 +144,19 @@ class TrainContext:
         """Take a value of the searcher metric into account that an earlier run has reached."""
         self._remember_best({self._searcher_metric or "": value})
 
-    def note_fit(self, steps_completed: int, storage_id: str | None = None, *, continues: bool = False) -> None:
+    def note_fit(
+        self, steps_completed: int, storage_id: str | None = None, *, continues: bool = False, joins: bool = False
+    ) -> None:
         """Say where training begins, so that what an earlier attempt reported beyond that is replaced, not doubled.
 
         Args:
             steps_completed: How many steps are trained already.
             storage_id: The checkpoint that it starts from.
             continues: Its counters go on, rather than only its weights being taken over.
+            joins: It was found as this training's own, so the run is the next attempt of its trial.
         """
         if self._is_chief:
-            fit = FitReport(steps_completed, storage_id, continues)
+            fit = FitReport(steps_completed, storage_id, continues, joins)
             self._link.begin_fit(fit)
             self._shipper.put(fit)
 

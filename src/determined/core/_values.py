@@ -79,6 +79,40 @@ def _numbers(value: Any) -> Any:
     return None
 
 
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = _Absent()
+"""What `differences()` shows for a name that one side does not have."""
+
+
+def differences(mine: Mapping[str, Any], theirs: Mapping[str, Any], within: str = "") -> dict[str, tuple[Any, Any]]:
+    """What differs between two sets of plain values, by dotted name: (mine, theirs), with `ABSENT` for what is missing.
+
+    Numbers go by value, so 1 and 1.0 are the same, as is a NaN and another.
+    """
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in [*mine, *(name for name in theirs if name not in mine)]:
+        one, other = mine.get(name, ABSENT), theirs.get(name, ABSENT)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            found |= differences(one, other, f"{within}{name}.")
+        elif not _is_same(one, other):
+            found[f"{within}{name}"] = (one, other)
+    return found
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return not differences(one, other)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, bool) is not isinstance(other, bool):
+        return False
+    return bool(one == other) or (one != one and other != other)
+
+
 def _key(key: Any, name: str) -> str:
     if isinstance(key, str):
         return str(key)

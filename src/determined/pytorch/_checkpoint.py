@@ -30,7 +30,7 @@ from determined.core._values import plain as json_value
 from determined.pytorch import _checkpoint_compat, _rng
 from determined.pytorch._callback import PyTorchCallback, overrides
 from determined.pytorch._checkpoint_async import BackgroundSave, Snapshot
-from determined.pytorch._checkpoint_read import opened, read_state
+from determined.pytorch._checkpoint_read import opened, read_metadata, read_state, script_checksum
 from determined.pytorch._code import CodeCopy
 from determined.pytorch._gradients import average_waiting
 from determined.pytorch._plain import from_plain, to_plain
@@ -108,6 +108,8 @@ class Checkpointer:
         self._is_saving = False  # on every rank
         self._stored_sharded: str | None = None
         self._kept_as_text: set[str] = set()
+        self._about_the_run = _about_the_run(core_context)
+        self._newest = ""  # when the checkpoint that training goes on from was saved, and later the last of our own
         self._saved_classes: dict[str, list[str]] = {}
         self._models = Models(context.models, self._classes_of)
         self._optimizers = Optimizers(context.optimizers, self._classes_of)
@@ -305,6 +307,7 @@ class Checkpointer:
         return _lenient(found, name, self._kept_as_text)
 
     def _metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+        self._newest = _later_than(self._newest)
         return {
             "determined_version": __version__,
             "steps_completed": self._progress.batches_trained,
@@ -313,7 +316,8 @@ class Checkpointer:
             "trial_class": class_spec(type(self._trial)),
             "trial_id": self._progress.trial_id,
             "trial_seed": self._seed(),
-            "saved_at": datetime.datetime.now(datetime.timezone.utc).isoformat(),
+            "saved_at": self._newest,
+            **self._about_the_run,
             **(extra or {}),
         }
 
@@ -364,6 +368,7 @@ class Checkpointer:
 
     def _load(self, path: Path, source: str) -> Loaded:
         checkpoint = _decoded(read_state(path), self._callbacks.named)
+        self._newest = str(read_metadata(path).get("saved_at", ""))
         self._callbacks.run("on_checkpoint_load_start", checkpoint)
         counts = {"model": len(self._context.models), "optimizer": len(self._context.optimizers)}
         _checkpoint_compat.modernise(checkpoint, {**counts, "lr_scheduler": len(self._context.lr_schedulers)})
@@ -467,6 +472,23 @@ def _make_code_directory(path: Path) -> None:
     """It is there even if nothing is in it."""
     (path / "code").mkdir(exist_ok=True)
     (path / "code").chmod(0o755)
+
+
+def _about_the_run(core_context: core.Context) -> dict[str, Any]:
+    """By what "latest" knows its own, also where nothing is recorded."""
+    description = core_context._description
+    if description is None:
+        return {}
+    script = description.script
+    return {"script": script, "script_sha256": script_checksum(script), "hparams": description.hparams}
+
+
+def _later_than(moment: str) -> str:
+    """Now; or just after `moment` if the clock was set back since, so that newer checkpoints always look newer."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    with contextlib.suppress(ValueError, TypeError):  # unknown, or not written by us
+        now = max(now, datetime.datetime.fromisoformat(moment) + datetime.timedelta(microseconds=1))
+    return now.isoformat()
 
 
 def class_spec(cls: type) -> str:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import json
 import logging
 import pickle
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from determined import artifacts, core, errors
+from determined.core._link import History, Unlike
+from determined.core._record import RunDescription, without_secrets
+from determined.core._values import differences
 from determined.pytorch import _checkpoint_compat
 
 logger = logging.getLogger("determined.pytorch")
@@ -100,8 +105,10 @@ def saved_batches(core_context: core.Context, source: str, trial_id: int) -> int
 
 
 @contextlib.contextmanager
-def _small_files(core_context: core.Context, source: str) -> Iterator[Path]:
-    """The directory of a checkpoint, or one with its counters only: nobody waits for gigabytes. For one rank alone."""
+def _small_files(
+    core_context: core.Context, source: str, names: Collection[str] = _checkpoint_compat.COUNTER_FILES
+) -> Iterator[Path]:
+    """The directory of a checkpoint, or one with these files only: nobody waits for gigabytes. For one rank alone."""
     if _is_directory(source):
         yield Path(source)
         return
@@ -110,7 +117,7 @@ def _small_files(core_context: core.Context, source: str) -> Iterator[Path]:
             source,
             directory,
             core.DownloadMode.NoSharedDownload,
-            selector=lambda path: path in _checkpoint_compat.COUNTER_FILES,
+            selector=lambda path: path in names,
         )
         yield Path(directory)
 
@@ -132,16 +139,51 @@ def saved_best(core_context: core.Context, source: str) -> float | None:
 
 def _saved_metadata(core_context: core.Context, source: str) -> dict[str, Any]:
     """What `metadata.json` says; empty if there is none. Collective."""
+    return core_context.distributed.run_on_chief(lambda: saved_metadata(core_context, source))
 
-    def read() -> dict[str, Any]:
-        if not _is_directory(source):
-            return core_context.checkpoint.get_metadata(source)
-        try:
-            return dict(json.loads(Path(source, "metadata.json").read_bytes()))
-        except (OSError, ValueError):
-            return {}
 
-    return core_context.distributed.run_on_chief(read)
+def saved_metadata(core_context: core.Context, source: str) -> dict[str, Any]:
+    """What `metadata.json` says; empty if there is none. For one rank alone."""
+    return read_metadata(Path(source)) if _is_directory(source) else core_context.checkpoint.get_metadata(source)
+
+
+def read_metadata(directory: Path) -> dict[str, Any]:
+    """What `metadata.json` of a checkpoint's directory says; empty if there is none."""
+    return _read_json(directory / "metadata.json")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def saved_hparams(core_context: core.Context, source: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    """The hyperparameters that a checkpoint was trained with, without secrets. For one rank alone."""
+    if "hparams" not in metadata:  # older ones have them in another file
+        with _small_files(core_context, source, ["load_data.json"]) as path:
+            metadata = _read_json(path / "load_data.json")
+    found = without_secrets(metadata.get("hparams") or {})
+    return found if isinstance(found, dict) else {}
+
+
+def script_checksum(script: str | None) -> str | None:
+    """A sign of what a script says now; None if nobody can tell."""
+    try:
+        return None if script is None else hashlib.sha256(Path(script).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What became of looking for a checkpoint."""
+
+    storage_id: str | None
+    unlike: Unlike | None = None
+    """If there is none: the newest that would do but for its hyperparameters."""
 
 
 def find_checkpoint(
@@ -150,41 +192,62 @@ def find_checkpoint(
     trial_class_name: str,
     smaller_is_better: bool = True,
     trial_id: int = 0,
-) -> str | None:
-    """The id of the newest or best checkpoint of a trial class in this storage; None if there is none. Collective.
+) -> Found:
+    """Find the newest or best checkpoint of this script, trial class and hyperparameters in this storage. Collective.
 
-    The store knows those of this script. Without it, or if it knows none, every checkpoint of the class counts that is
-    not known to be another script's.
+    The store knows those of this script. Without it, or if it knows none, checkpoints say themselves whose they are.
+    One that was saved in test mode never counts.
 
     Args:
         core_context: Whose storage to look in.
-        which: "latest" by the time it was saved, or "best" by the searcher metric it was saved with.
+        which: "latest" in the order of training, or "best" by the searcher metric it was saved with.
         trial_class_name: The class, as `module:Name` or by its name alone.
         smaller_is_better: The direction of the metric.
         trial_id: The number of the trial whose checkpoints they are; 0 for plain runs.
     """
 
-    def find() -> str | None:
-        history = core_context._history(which, trial_class_name, smaller_is_better)
-        others = set(history.others) if history is not None else set()
+    def find() -> Found:
+        history = core_context._history(which, trial_class_name, smaller_is_better) or History()
         known = core_context.checkpoint.list()
-        if history is not None and history.found in known:
-            return history.found
-        found: list[tuple[Any, str, str]] = []
+        for storage_id in history.found:
+            if storage_id in known:
+                return Found(storage_id)
+        found: list[tuple[Any, str, int, str]] = []
+        unlike: list[tuple[str, Unlike]] = []
+        others = {*history.others, *history.found}
         for storage_id in (one for one in known if one not in others):
             try:
                 metadata = core_context.checkpoint.get_metadata(storage_id)
+                if not _is_own(metadata, trial_class_name, trial_id, core_context._description):
+                    continue
+                hparams = saved_hparams(core_context, storage_id, metadata)
             except errors.DeterminedError as problem:
                 logger.warning("Checkpoint %s is passed over: %s", storage_id, problem)
                 continue
-            spec, value = str(metadata.get("trial_class", "")), metadata.get(SEARCHER_METRIC)
-            if trial_class_name not in (spec, spec.rpartition(":")[2]) or metadata.get("trial_id", 0) != trial_id:
+            saved_at, value = str(metadata.get("saved_at", "")), metadata.get(SEARCHER_METRIC)
+            mine = core_context._description
+            if trial_id == 0 and mine is not None and differences(mine.hparams, hparams):
+                unlike.append((saved_at, Unlike(f"checkpoint {storage_id[:8]}", hparams)))
                 continue
-            saved_at = str(metadata.get("saved_at", ""))
+            steps = metadata.get("steps_completed")
+            order = (saved_at, steps if isinstance(steps, int) else 0, storage_id)
             if which == "latest":
-                found.append((0, saved_at, storage_id))
+                found.append((0, *order))
             elif isinstance(value, (int, float)) and value == value:
-                found.append((-value if smaller_is_better else value, saved_at, storage_id))
-        return max(found)[2] if found else None
+                found.append((-value if smaller_is_better else value, *order))
+        if found:
+            return Found(max(found)[-1])
+        newest = max(unlike, key=lambda one: one[0])[1] if unlike else None
+        return Found(None, history.unlike or newest)
 
     return core_context.distributed.run_on_chief(find)
+
+
+def _is_own(metadata: dict[str, Any], trial_class_name: str, trial_id: int, description: RunDescription | None) -> bool:
+    """Whether a checkpoint is one of this script, trial class and trial, whatever its hyperparameters."""
+    spec, script = str(metadata.get("trial_class", "")), metadata.get("script")
+    if trial_class_name not in (spec, spec.rpartition(":")[2]) or metadata.get("test_mode"):
+        return False
+    mine = description.script if description is not None else None
+    is_other_script = script is not None and mine is not None and script != mine
+    return metadata.get("trial_id", 0) == trial_id and not (trial_id == 0 and is_other_script)

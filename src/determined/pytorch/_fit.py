@@ -91,11 +91,13 @@ class Fit:
         for model in self.context.models:
             model.train(is_training)
 
-    def checkpoint_metadata(self) -> dict[str, float]:
+    def checkpoint_metadata(self) -> dict[str, Any]:
         """What a checkpoint says about how good it is: for `latest_checkpoint="best"`, and for the policy later."""
-        metadata = {}
+        metadata: dict[str, Any] = {}
         if self.last_value is not None and self.is_validated:
             metadata["searcher_metric"] = self.last_value
+        if self.plan.test_mode:
+            metadata["test_mode"] = True
         if (best := self.policy.best()) is not None:
             metadata["best_validation"] = best
         return metadata

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import sys
 import warnings
@@ -11,12 +12,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from determined import errors
 from determined.core import Unit
+from determined.core._link import Unlike
 from determined.core._searcher import _parse_searcher_max_length, _parse_searcher_units
+from determined.core._values import differences
 from determined.pytorch import _loop, _policy, _rng
 from determined.pytorch._bar import make_bar
 from determined.pytorch._callback import Callbacks
 from determined.pytorch._checkpoint import Checkpointer
-from determined.pytorch._checkpoint_read import find_checkpoint, saved_batches, saved_best, saved_seed
+from determined.pytorch._checkpoint_read import (
+    find_checkpoint,
+    saved_batches,
+    saved_best,
+    saved_hparams,
+    saved_metadata,
+    saved_seed,
+)
 from determined.pytorch._fit import Fit, Policy
 from determined.pytorch._kept_streams import KeptStreams
 from determined.pytorch._metrics import TrainingWindow
@@ -30,6 +40,18 @@ if TYPE_CHECKING:
     from determined.pytorch._context import PyTorchTrialContext
 
 logger = logging.getLogger("determined.pytorch")
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What a fit begins with."""
+
+    source: str | None = None
+    """A checkpoint's id or directory; None for a fresh start."""
+    is_own: bool = False
+    """It was found by "latest" or "best", rather than named."""
+    unlike: Unlike | None = None
+    """If nothing was found: the newest that would do but for its hyperparameters."""
 
 
 class Trainer:
@@ -88,8 +110,9 @@ class Trainer:
             max_length: How long to train in all, over all runs of this trial: `Batch(n)` or `Epoch(n)`.
             reporting_period: When to report progress. Metrics are reported at every stop.
             checkpoint_policy: Which validations are saved: "best", "all" or "none".
-            latest_checkpoint: What to go on from: a checkpoint's id, a directory, or "latest" or "best" of this trial's
-                own checkpoints (a fresh start if there is none). A managed trial goes on by itself; "none" prevents it.
+            latest_checkpoint: What to go on from: a checkpoint's id, a directory, or the "latest" or "best" checkpoint
+                of earlier runs of this script with this trial class and equal hyperparameters (a fresh start if there
+                is none). A managed trial goes on by itself; "none" prevents it.
             step_zero_validation: Validate before the first batch.
             test_mode: Train one batch, validate one, save: does everything work?
             profiling_enabled: Report samples of CPU, memory, disk, network and GPU.
@@ -135,36 +158,59 @@ class Trainer:
         if latest_checkpoint is None and info is not None:
             latest_checkpoint = info.latest_checkpoint
         context.core_context.checkpoint._check_storage()  # rather than learn it when there is something to lose
-        source = self._source(latest_checkpoint, bool(searcher.get("smaller_is_better", True)))
+        origin = self._origin(latest_checkpoint, bool(searcher.get("smaller_is_better", True)), test_mode)
         self._run(
             plan,
             policy,
-            source,
+            origin,
             step_zero_validation=step_zero_validation,
             profiles=profiling_enabled or self._profiles,
             saves_async=checkpoint_async,
         )
 
-    def _source(self, latest_checkpoint: str | None, smaller_is_better: bool) -> str | None:
-        """Where to go on from: an id, a directory, or None for a fresh start."""
+    def _origin(self, latest_checkpoint: str | None, smaller_is_better: bool, test_mode: bool) -> Origin:
+        """Where to go on from. Collective."""
         if latest_checkpoint in (None, "", "none"):
-            return None
+            return Origin()
         if latest_checkpoint not in ("latest", "best"):
-            return str(latest_checkpoint)
+            self._warn_of_other_hparams(str(latest_checkpoint))
+            return Origin(str(latest_checkpoint))
+        if test_mode:
+            return Origin()  # to go on would train nothing, and what is tried is no part of any training
         name = type(self._trial).__qualname__
-        distributed = self._context.distributed
         which: Literal["latest", "best"] = "latest" if latest_checkpoint == "latest" else "best"
         found = find_checkpoint(self._context.core_context, which, name, smaller_is_better, _trial_id(self._context))
-        if found is None and distributed.rank == 0:
+        if found.storage_id is None and self._context.distributed.rank == 0:
             place = self._context.core_context.checkpoint.location
             logger.info("There is no checkpoint of %s in %s yet, so training starts afresh.", name, place)
-        return found
+            if found.unlike is not None:
+                assert self._context.core_context._description is not None
+                different = differences(self._context.core_context._description.hparams, found.unlike.hparams)
+                logger.info("%s had other hyperparameters: %s.", found.unlike.place, _told(different))
+        return Origin(found.storage_id, True, found.unlike)
+
+    def _warn_of_other_hparams(self, source: str) -> None:
+        """Name the hyperparameters that differ from those of a checkpoint that was asked for by name."""
+        services = self._context.core_context
+        if services._description is None or self._context.distributed.rank != 0:
+            return
+        try:
+            theirs = saved_hparams(services, source, saved_metadata(services, source))
+        except errors.DeterminedError:
+            return  # loading it says what is wrong
+        if different := differences(services._description.hparams, theirs):
+            logger.warning(
+                "Checkpoint %s was trained with other hyperparameters: %s. What its optimizers and schedulers saved "
+                "wins, such as the learning rate; elsewhere the values of this run count.",
+                source,
+                _told(different),
+            )
 
     def _run(
         self,
         plan: FitPlan,
         policy: Policy,
-        source: str | None,
+        origin: Origin,
         *,
         step_zero_validation: bool,
         profiles: bool,
@@ -176,13 +222,13 @@ class Trainer:
         progress = Progress(trial_id=_trial_id(context))
         with contextlib.ExitStack() as stack:
             stack.callback(callbacks.shut_down)
-            self._start(callbacks, source, progress.trial_id)
+            self._start(callbacks, origin.source, progress.trial_id)
             stream, length = self._open_stream()
             check_reachable(plan, length)
             stack.callback(stream.close)
             validation = Validation(trial, context, callbacks, trial.build_validation_data_loader(), plan.test_mode)
             checkpointer = Checkpointer(services, context, trial, callbacks, progress, stream)
-            self._go_on(checkpointer, source, stream, progress)
+            self._go_on(checkpointer, origin, stream, progress)
             _say_start(plan, progress, length, distributed.rank == 0)
             if profiles:
                 services.profiler.on()
@@ -237,18 +283,21 @@ class Trainer:
         context.position.batch_idx, context.position.epoch_length = None, length
         return stream, length
 
-    def _go_on(
-        self, checkpointer: Checkpointer, source: str | None, stream: TrainingStream, progress: Progress
-    ) -> None:
+    def _go_on(self, checkpointer: Checkpointer, origin: Origin, stream: TrainingStream, progress: Progress) -> None:
         """Restore what was saved, if anything, and note where training is. Collective."""
-        services = self._context.core_context
+        services, source = self._context.core_context, origin.source
         continues = False
         if source is not None:
             continues = checkpointer.load(source).continues
             if continues and (best := saved_best(services, source)) is not None:
                 services.train.note_best_validation(best)
         self._context.position.epoch_shift = stream.epoch_shift(progress.batches_trained)
-        services.train.note_fit(progress.batches_trained, Path(source).name if source else None, continues=continues)
+        storage_id = Path(source).name if source else None
+        services.train.note_fit(progress.batches_trained, storage_id, continues=continues, joins=origin.is_own)
+
+
+def _told(different: dict[str, tuple[Any, Any]]) -> str:
+    return ", ".join(f"{name} was {was!r} and is {now!r}" for name, (now, was) in different.items())
 
 
 def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:

@@ -15,7 +15,7 @@ from determined import errors
 from determined.store import attempts, rows, trials, values
 from determined.store.attempts import Attempt
 from determined.store.messages import CheckpointReport
-from determined.store.schema import checkpoints, experiments, metrics, model_versions, storage_backends
+from determined.store.schema import allocations, checkpoints, experiments, metrics, model_versions, storage_backends
 from determined.store.schema import trials as trials_table
 
 GONE = "DELETED"
@@ -167,10 +167,12 @@ def find(
 
 
 def newest(conn: sa.Connection, trial_id: int) -> CheckpointRow | None:
-    """The complete checkpoint of a trial that is furthest in training."""
+    """The complete checkpoint of a trial that its newest attempt with one has trained furthest."""
     column = checkpoints.c
-    query = sa.select(column.uuid).where(column.trial_id == trial_id, column.state == "COMPLETED")
-    uuid = conn.scalar(query.order_by(column.steps.desc(), column.report_time.desc()).limit(1))
+    attempt = sa.func.coalesce(allocations.c.attempt, 0)  # not the time: a clock may be set back
+    query = sa.select(column.uuid).outerjoin(allocations, allocations.c.allocation_id == column.allocation_id)
+    query = query.where(column.trial_id == trial_id, column.state == "COMPLETED")
+    uuid = conn.scalar(query.order_by(attempt.desc(), column.steps.desc(), column.report_time.desc()).limit(1))
     return None if uuid is None else get(conn, uuid)
 
 

@@ -108,6 +108,7 @@ class FitReport(Report):
     steps: int
     storage_id: str | None = None  # the checkpoint that it starts from
     continues: bool = False  # its counters go on, rather than only its weights being taken over
+    joins: bool = False  # it was found as the trial's own, so this is the next attempt of that trial
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,6 +12,7 @@ from determined.store.schema import (
     allocations,
     checkpoint_uses,
     checkpoints,
+    events,
     experiments,
     model_versions,
     storage_backends,
@@ -25,26 +25,43 @@ class Saved:
     """A complete checkpoint that an earlier run of a script has left."""
 
     uuid: str
-    time: datetime.datetime
     metadata: dict[str, Any]
+    experiment_id: int
+    hparams: dict[str, Any]
 
 
-def saved_by(conn: sa.Connection, script: str, storage: dict[str, Any] | None) -> list[Saved]:
-    """The complete checkpoints of plain runs of a script that lie in this storage, oldest first."""
+def saved_by(
+    conn: sa.Connection, script: str, storage: dict[str, Any] | None, own_trial: int | None = None
+) -> list[Saved]:
+    """The complete checkpoints of plain runs of a script that lie in this storage, oldest first.
+
+    What is older goes by the order in which the store learned of it, since a clock may be set back: first the trials
+    that have ended, in the order of their ends, then those that run, then `own_trial`; in each, by attempt and steps.
+    """
+    last = sa.select(sa.func.max(events.c.id)).where(events.c.trial_id == trials.c.id, events.c.kind == "TRIAL_STATE")
+    columns = (checkpoints.c.uuid, checkpoints.c.metadata, trials.c.experiment_id, trials.c.hparams)
     query = (
-        sa.select(checkpoints.c.uuid, checkpoints.c.report_time, checkpoints.c.metadata, storage_backends.c.config)
+        sa.select(*columns, storage_backends.c.config)
         .select_from(checkpoints.join(trials, trials.c.id == checkpoints.c.trial_id))
         .join(experiments, experiments.c.id == trials.c.experiment_id)
         .outerjoin(storage_backends, storage_backends.c.id == checkpoints.c.storage_id)
+        .outerjoin(allocations, allocations.c.allocation_id == checkpoints.c.allocation_id)
         .where(
             experiments.c.script == script,
             experiments.c.unmanaged,
             experiments.c.deleted_at.is_(None),
             checkpoints.c.state == "COMPLETED",
         )
-        .order_by(checkpoints.c.report_time, checkpoints.c.steps)
+        .order_by(
+            sa.case((trials.c.id == own_trial, 2), (trials.c.state == "RUNNING", 1), else_=0),
+            sa.func.coalesce(last.scalar_subquery(), 0),
+            trials.c.id,
+            sa.func.coalesce(allocations.c.attempt, 0),
+            checkpoints.c.steps,
+            checkpoints.c.report_time,
+        )
     )
-    return [Saved(uuid, time, metadata) for uuid, time, metadata, config in conn.execute(query) if config == storage]
+    return [Saved(*found) for *found, config in conn.execute(query) if config == storage]
 
 
 def recorded_uuids(conn: sa.Connection) -> set[str]:

@@ -324,7 +324,7 @@ def test_the_newest_checkpoint_is_known_before_it_is_asked_for(
         send(reports)
 
     monkeypatch.setattr(link, "send", slow)
-    monkeypatch.setattr(link, "find_checkpoint", lambda *_: History(str(len(link.of(CheckpointReport)))))
+    monkeypatch.setattr(link, "find_checkpoint", lambda *_: History([str(len(link.of(CheckpointReport)))]))
     with core.init(checkpoint_storage=str(tmp_path)) as context:
         with context.checkpoint.store_path({"steps_completed": 1}):
             pass
@@ -333,4 +333,4 @@ def test_the_newest_checkpoint_is_known_before_it_is_asked_for(
         assert context._history("latest", "Trial", True) is None  # there is no telling
         monkeypatch.setattr(_metrics, "HISTORY_SECONDS", 30.0)
         may_go_on.set()
-        assert context._history("latest", "Trial", True) == History("1")
+        assert context._history("latest", "Trial", True) == History(["1"])

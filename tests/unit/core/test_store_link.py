@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from determined import artifacts, errors
-from determined.core._link import Run, new_run
+from determined.core._link import Run, Unlike, new_run
 from determined.core._metrics import Shipper
 from determined.core._record import RunDescription
 from determined.core._store_link import StoreLink
@@ -36,6 +36,7 @@ from determined.store.messages import (
     RunStateReport,
     Signal,
     StatusReport,
+    now,
 )
 from tests import records
 
@@ -137,7 +138,7 @@ def test_a_resumed_run_continues_its_trial(open_link: Opener, store_place: str) 
     second = open_link()
     second.send([RunStateReport("RUNNING"), LogLine("hello", "stdout")])
     assert len(records.table("experiments", store_place)) == 2, "it may be something new"
-    second.send([FitReport(20, "c20", continues=True), loss(30, 0.7), RunStateReport("COMPLETED")])
+    second.send([FitReport(20, "c20", continues=True, joins=True), loss(30, 0.7), RunStateReport("COMPLETED")])
     (experiment,) = records.table("experiments", store_place)
     (trial,) = records.table("trials", store_place)
     assert (experiment["state"], trial["state"], trial["attempt"]) == ("COMPLETED", "COMPLETED", 2)
@@ -150,21 +151,25 @@ def test_a_resumed_run_continues_its_trial(open_link: Opener, store_place: str) 
     assert line["allocation_id"].endswith(".2")
 
 
-@pytest.mark.parametrize("difference", ["hparams", "script", "running", "weights only"])
+@pytest.mark.parametrize("difference", ["hparams", "script", "running", "weights only", "named"])
 def test_what_only_starts_from_a_checkpoint_is_a_run_of_its_own(
     open_link: Opener, store_place: str, who: RunDescription, difference: str
 ) -> None:
-    """P-62: another script or other hyperparameters, or a trial that still runs, is not continued but started from."""
+    """P-62, issue 12: another script, other hyperparameters, a trial that still runs, or a checkpoint that was
+    asked for by name is not continued but started from, and is the new experiment's parent."""
     first = open_link()
     first.send([loss(20, 0.9), saved("c20", 20)])
     if difference != "running":
         first.send([RunStateReport("COMPLETED")])
     changes: dict[str, Any] = {"hparams": {"hparams": {"lr": 0.2}}, "script": {"script": "/code/other.py"}}
     second = open_link(dataclasses.replace(who, **changes.get(difference, {})))
-    second.send([FitReport(20, "c20", continues=difference != "weights only"), loss(30, 0.7)])
+    second.send(
+        [FitReport(20, "c20", continues=difference != "weights only", joins=difference != "named"), loss(30, 0.7)]
+    )
     one, two = records.table("trials", store_place)
     assert (one["attempt"], two["attempt"]) == (1, 1)
     assert two["warm_start_checkpoint_uuid"] == "c20"
+    assert [row["parent_id"] for row in records.table("experiments", store_place)] == [None, one["experiment_id"]]
     assert len(records.reported("training", store_place)) == 2
 
 
@@ -250,7 +255,7 @@ def test_other_ranks_add_to_the_run_of_the_chief(open_link: Opener, store_place:
     assert len(records.table("allocations", store_place)) == 1
 
 
-@pytest.mark.parametrize("fit", [FitReport(20, "c20", continues=True), FitReport(0, None)])
+@pytest.mark.parametrize("fit", [FitReport(20, "c20", continues=True, joins=True), FitReport(0, None)])
 def test_other_ranks_follow_the_chief(
     fit: FitReport, open_link: Opener, store_place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -276,7 +281,7 @@ def test_a_question_follows_the_chief(open_link: Opener, store_place: str) -> No
     chief, other = open_link(run=run), open_link(run=run, rank=1)
     chief.send([])
     assert other.signal() is Signal.NONE
-    chief.send([FitReport(20, "c20", continues=True)])
+    chief.send([FitReport(20, "c20", continues=True, joins=True)])
     assert other.signal() is Signal.NONE
     assert other.metadata() == {"of": "the first"}
     with records.opened(store_place) as store, store.write() as conn:
@@ -369,14 +374,60 @@ def test_history_is_that_of_the_script(open_link: Opener, who: RunDescription) -
     def ask(which: Any, name: str = "T", *, smaller: bool = True, **changes: Any) -> Any:
         return open_link(dataclasses.replace(who, **changes)).find_checkpoint(which, name, smaller)
 
-    assert ask("latest").found == "b"
-    assert ask("latest", "m:T").found == "b"
-    assert ask("best").found == "a"
-    assert ask("best", smaller=False).found == "b"
+    assert ask("latest").found == ["b", "a"]
+    assert set(ask("latest").others) == {"c", "d", "e"}
+    assert ask("latest", "m:T").found == ["b", "a"]
+    assert ask("best").found == ["a", "b"]
+    assert ask("best", smaller=False).found == ["b", "a"]
     new = ask("latest", script="/new.py")
-    assert new.found is None
+    assert new.found == []
     assert set(new.others) == {"a", "b", "c", "d", "e"}
     assert ask("latest", script=None) is None
+
+
+def test_history_is_that_of_the_same_hyperparameters(open_link: Opener, who: RunDescription) -> None:
+    """Issue 12: "latest" and "best" are of runs with equal hyperparameters, numbers by value; the newest other one is
+    named. What was saved in test mode never counts."""
+    kind: dict[str, Any] = {"trial_class": "m:T", "searcher_metric": 0.5}
+    open_link(dataclasses.replace(who, hparams={"lr": 1, "net": {"width": 8}})).send([saved("a", 1, **kind)])
+    open_link(dataclasses.replace(who, hparams={"lr": 2, "net": {"width": 8}})).send([saved("b", 1, **kind)])
+    open_link(dataclasses.replace(who, hparams={"lr": 1, "net": {"width": 8}})).send(
+        [saved("t", 1, test_mode=True, **kind)]
+    )
+
+    for which in ("latest", "best"):
+        same = open_link(dataclasses.replace(who, hparams={"net": {"width": 8.0}, "lr": 1.0}))
+        history = same.find_checkpoint(which, "T", True)  # type: ignore[arg-type]  # it is one of the two
+        assert history is not None
+        assert list(history.found) == ["a"]
+        third = open_link(dataclasses.replace(who, hparams={"lr": 3})).find_checkpoint(which, "T", True)  # type: ignore[arg-type]
+        assert third is not None
+        assert (list(third.found), third.unlike) == ([], Unlike("experiment 2", {"lr": 2, "net": {"width": 8}}))
+
+
+def test_a_clock_that_is_set_back_does_not_matter(open_link: Opener, who: RunDescription) -> None:
+    """Issue 11: which checkpoint is the latest goes by the order of runs, attempts and steps, not by any clock."""
+    day = datetime.timedelta(days=1)
+
+    def at(report: CheckpointReport, days: int) -> CheckpointReport:
+        return dataclasses.replace(report, time=report.time + days * day)
+
+    def newest() -> list[str]:
+        history = open_link().find_checkpoint("latest", "T", True)
+        assert history is not None
+        return list(history.found)
+
+    kind = {"trial_class": "m:T"}
+    first = open_link()
+    first.send([at(saved("a1", 1, **kind), 0), at(saved("a2", 2, **kind), -1), RunStateReport("ERROR", "x")])
+    assert newest() == ["a2", "a1"]
+    other = open_link(dataclasses.replace(who, started=(now() - 9 * day).isoformat()))
+    other.send([at(saved("b1", 1, **kind), -9), RunStateReport("COMPLETED", time=now() - 9 * day)])
+    assert newest() == ["b1", "a2", "a1"], "a run that began later is newer, whatever its clock says"
+    again = open_link()
+    again.send([FitReport(1, "a1", continues=True, joins=True), at(saved("a3", 2, **kind), -5)])
+    again.send([RunStateReport("COMPLETED", time=now() - 5 * day)])
+    assert newest() == ["a3", "a2", "a1", "b1"], "a second attempt is newer than the first, and than runs before it"
 
 
 def test_the_best_that_a_checkpoint_knew(open_link: Opener) -> None:
@@ -515,7 +566,7 @@ def test_what_is_adopted_goes_to_the_trial_that_it_continues(
     with dying(open_link(dead)) as link:
         if was_begun:
             link.send([RunStateReport("RUNNING")])
-        link.begin_fit(FitReport(1, "c1", continues=True))
+        link.begin_fit(FitReport(1, "c1", continues=True, joins=True))
         there = publish(storage)
         link.doubt(there)
     open_link().send([RunStateReport("RUNNING")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import enum
 import json
+import math
 import uuid
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.core._values import plain, plain_metrics
+from determined.core._values import ABSENT, differences, plain, plain_metrics
 from determined.store.values import dump
 
 
@@ -97,3 +98,15 @@ def test_any_json_value_survives(metrics: dict[str, object]) -> None:
     text = dump(plain_metrics(metrics))
     assert "\n" not in text
     json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+
+
+def test_differences_go_by_value() -> None:
+    """Issue 12: 1 is 1.0 and a NaN is a NaN, but True is not 1; what differs is named with both values."""
+    one = {"lr": 1, "nan": math.nan, "net": {"widths": [8, 9.0], "bias": True}, "only": None}
+    assert differences(one, {"lr": 1.0, "nan": math.nan, "net": {"bias": True, "widths": [8.0, 9]}, "only": None}) == {}
+    other = {"lr": 2, "nan": 0.0, "net": {"widths": [8], "bias": 1}, "more": "x"}
+    found = differences(one, other)
+    assert list(found) == ["lr", "nan", "net.widths", "net.bias", "only", "more"]
+    assert found["lr"] == (1, 2)
+    assert found["only"] == (None, ABSENT)
+    assert repr(found["more"]) == "(absent, 'x')"

@@ -312,22 +312,37 @@ def test_the_seed_is_known_before_loading(root: Path) -> None:
 
 
 def test_latest_and_best(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Issue 4: "latest" by time, "best" by the searcher metric, of the same class; NaN is never best."""
+    """Issue 4: "latest" by the order of saving, "best" by the searcher metric, of the same class; NaN is never best."""
     run = make_run(root)
-    assert find_checkpoint(run.core, "latest", "DigitTrial") is None
+
+    def find(which: Any, name: str = "DigitTrial", smaller: bool = True) -> str | None:
+        return find_checkpoint(run.core, which, name, smaller).storage_id
+
+    assert find("latest") is None
     run.save({"searcher_metric": float("nan")})
-    assert find_checkpoint(run.core, "best", "DigitTrial") is None
+    assert find("best") is None
     ids = [run.save({"searcher_metric": value}) for value in (0.3, 0.1, float("nan"), 0.2)]
     plain = run.save()
-    assert find_checkpoint(run.core, "latest", "DigitTrial") == plain
-    assert find_checkpoint(run.core, "latest", "tests.unit.pytorch.checkpoints:DigitTrial") == plain
-    assert find_checkpoint(run.core, "best", "DigitTrial", True) == ids[1]
-    assert find_checkpoint(run.core, "best", "DigitTrial", False) == ids[0]
-    assert find_checkpoint(run.core, "latest", "OtherTrial") is None
+    assert find("latest") == plain
+    assert find("latest", "tests.unit.pytorch.checkpoints:DigitTrial") == plain
+    assert find("best", "DigitTrial", True) == ids[1]
+    assert find("best", "DigitTrial", False) == ids[0]
+    assert find("latest", "OtherTrial") is None
     (root / plain / "metadata.json").write_text("{")
     with caplog.at_level(logging.WARNING):
-        assert find_checkpoint(run.core, "latest", "DigitTrial") == ids[3]
+        assert find("latest") == ids[3]
     assert plain in caplog.text
+
+
+def test_a_clock_that_is_set_back_does_not_matter(root: Path) -> None:
+    """Issue 11: where nothing is recorded, what goes on from a checkpoint is newer than it, whatever the clock says."""
+    run = make_run(root)
+    tomorrow = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
+    first = run.save({"saved_at": tomorrow.isoformat()})  # the clock is set back after this
+    second = make_run(root)
+    second.checkpointer.load(first)
+    ids = [second.save(), second.save()]
+    assert find_checkpoint(run.core, "latest", "DigitTrial").storage_id == ids[1]
 
 
 def test_a_module_of_the_users_own_state(root: Path) -> None:
