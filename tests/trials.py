@@ -198,7 +198,7 @@ def watch(context: PyTorchTrialContext, log: Log) -> None:
     report_training = services.train.report_training_metrics
     report_validation = services.train.report_validation_metrics
     report_progress, report_early_exit = services.train.report_progress, services.train.report_early_exit
-    store_path = services.checkpoint.store_path
+    store_path, store_shards = services.checkpoint._store_path, services.checkpoint._store_path_shards
 
     def training(steps_completed: int, metrics: dict[str, Any], batch_metrics: Any = None) -> None:
         log.append(("training", steps_completed, metrics, batch_metrics))
@@ -216,17 +216,22 @@ def watch(context: PyTorchTrialContext, log: Log) -> None:
         log.append(("early exit", reason))
         report_early_exit(reason)
 
-    @contextlib.contextmanager
-    def store(metadata: Any = None, **options: Any) -> Iterator[tuple[Path, str]]:
-        with store_path(metadata, **options) as (path, storage_id):
-            yield path, storage_id
-        log.append(("checkpoint", metadata["steps_completed"], storage_id))
+    def noting(store: Any) -> Any:
+        @contextlib.contextmanager
+        def noted(metadata: Any = None, *args: Any, **options: Any) -> Iterator[tuple[Path, str]]:
+            with store(metadata, *args, **options) as (path, storage_id):
+                yield path, storage_id
+            if metadata is not None:  # of shards, the chief has them
+                log.append(("checkpoint", metadata["steps_completed"], storage_id))
+
+        return noted
 
     services.train.report_training_metrics = training  # type: ignore[method-assign]
     services.train.report_validation_metrics = validation  # type: ignore[method-assign]
     services.train.report_progress = progress  # type: ignore[method-assign]
     services.train.report_early_exit = early_exit  # type: ignore[method-assign]
-    services.checkpoint.store_path = store  # type: ignore[method-assign]
+    services.checkpoint._store_path = noting(store_path)  # type: ignore[method-assign]
+    services.checkpoint._store_path_shards = noting(store_shards)  # type: ignore[method-assign]
 
 
 def train(
