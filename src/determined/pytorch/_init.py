@@ -19,6 +19,7 @@ from determined._wording import instead
 from determined.core._context import _init_trial, _slots
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._process_group import named_ranks, process_group
+from determined.pytorch._script import refuse_to_train
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -70,6 +71,7 @@ def init(
             trainer = pytorch.Trainer(MyTrial(context), context)
             trainer.fit(max_length=pytorch.Epoch(10))
     """
+    refuse_to_train()
     _check_arguments(hparams, exp_conf, aggregation_frequency)
     info = get_cluster_info()
     trial = info.trial if info is not None and info.task_type == "TRIAL" else None

@@ -18,6 +18,7 @@ from determined import errors
 from determined._import_path import import_from_path
 from determined.artifacts import verify_in_place
 from determined.core._context import _dummy_init
+from determined.pytorch import _script
 from determined.pytorch._checkpoint_compat import modernise
 from determined.pytorch._checkpoint_read import read_state
 from determined.pytorch._context import PyTorchTrialContext
@@ -74,7 +75,8 @@ def load_trial_from_checkpoint_path(
 
     Args:
         path: The checkpoint's directory.
-        trial_class: The trial's class. Needed if it was defined in the script that was run.
+        trial_class: The trial's class. Needed if it was defined in a notebook, or in a script that trains without
+            `if __name__ == "__main__":`.
         trial_kwargs: More arguments for its constructor.
         torch_load_kwargs: Passed to `torch.load`, for example `{"map_location": "cuda:0"}`. With
             `{"weights_only": False}` the file may run anything: that is for files you trust.
@@ -202,14 +204,36 @@ def _imported(home: Path, saved: Mapping[str, Any], stack: contextlib.ExitStack)
         if not (module and name):
             raise LookupError("the checkpoint does not name it")
         if module == "__main__":
-            return _found(sys.modules["__main__"], name)  # the script that was run may be the one that runs
+            return _found(_main(home / "code", saved.get("script"), name, stack), name)
         stack.enter_context(import_from_path(home / "code"))
         return _found(importlib.import_module(module), name)
+    except _script.ScriptTrains as refused:
+        raise ValueError(
+            f"The trial class {name} was not imported from {home / 'code'}. {refused} Put what trains under that line "
+            f"in your own copy of the script, import {name} from there, and pass trial_class={name}."
+        ) from refused
     except Exception as failed:
         raise ValueError(
             f"The trial class {module}:{name} cannot be imported from {home / 'code'} ({type(failed).__name__}: "
-            f"{failed}). Import it yourself, and pass trial_class={name or '...'}."
+            f"{failed}). Import or define it yourself, and pass trial_class={name or '...'}."
         ) from failed
+
+
+def _main(code: Path, recorded: str | None, name: str, stack: contextlib.ExitStack) -> Any:
+    """The script that was run: the one that runs now if it is the same, else the copy, imported as a module."""
+    script = _script.find_script(code, recorded, name)
+    running = sys.modules["__main__"]
+    if script is None:
+        if not hasattr(running, name.partition(".")[0]):
+            raise LookupError(
+                "it was defined in the program that was run, and of that the checkpoint has no copy, as of every "
+                "notebook"
+            )
+        return running
+    if _script.is_running(script):
+        return running
+    stack.enter_context(import_from_path(code))
+    return _script.import_script(code, script)
 
 
 @contextlib.contextmanager

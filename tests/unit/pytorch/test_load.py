@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from determined import errors
-from determined.pytorch import CheckpointLoadContext, load_trial_from_checkpoint_path
+from determined.pytorch import CheckpointLoadContext, init, load_trial_from_checkpoint_path
 from tests.unit.pytorch.checkpoints import make_run
 
 CODE = """
@@ -216,6 +216,105 @@ def test_a_class_of_the_running_script(
     assert type(load_trial_from_checkpoint_path(str(path), trial_class=Trial)) is Trial
     monkeypatch.setattr(sys.modules["__main__"], "Trial", Trial, raising=False)
     assert type(load_trial_from_checkpoint_path(str(path))) is Trial
+
+
+SCRIPT = (
+    CODE
+    + """
+import argparse
+
+ARGUMENTS = argparse.ArgumentParser()
+ARGUMENTS.add_argument("--lr", default=0.1)
+LR = ARGUMENTS.parse_args().lr
+
+def main():
+    raise AssertionError("the main part was run")
+
+if __name__ == "__main__":
+    main()
+"""
+)
+
+
+def make_script(path: Path, weights: dict[str, Any], text: str, name: str = "train.py", **load_data: Any) -> Path:
+    """A checkpoint of a plain `python train.py`, whose trial is MyTrial."""
+    described = {"trial_cls_spec": "__main__:MyTrial", "script": name, **load_data}
+    made = make_checkpoint(path, {"models_state_dict": [weights]}, **described)
+    (made / "code" / "model_def_of_trial.py").unlink()
+    (made / "code" / name).parent.mkdir(exist_ok=True)
+    (made / "code" / name).write_text(text)
+    return made
+
+
+@pytest.mark.parametrize("name", ["train.py", "my-train.py", "train", "pkg/train.py"])
+def test_a_class_of_the_script_that_was_run(
+    tmp_path: Path, weights: dict[str, Any], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Issue 12, 5: it is imported from the copied script; its main part is not run, nor are our arguments its own."""
+    monkeypatch.setattr(sys, "argv", ["serve.py", "--port", "1"])
+    monkeypatch.setattr(sys.modules["__main__"], "MyTrial", Trial, raising=False)  # another script's, of that name
+    before = set(sys.modules)
+    trial = load_trial_from_checkpoint_path(str(make_script(tmp_path / "c", weights, SCRIPT, name)))
+    assert trial.width == 7
+    assert torch.equal(trial.model.weight, weights["weight"])
+    assert sys.argv == ["serve.py", "--port", "1"]
+    assert not {module for module in set(sys.modules) - before if "train" in module or "script" in module}
+
+
+def test_the_script_that_runs_is_not_imported_again(
+    tmp_path: Path, weights: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the very script that trained, the class is the one that is there."""
+    path = make_script(tmp_path / "c", weights, SCRIPT)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"))
+    monkeypatch.setattr(sys.modules["__main__"], "MyTrial", Trial, raising=False)
+    assert type(load_trial_from_checkpoint_path(str(path))) is Trial
+
+
+def test_checkpoints_that_do_not_name_the_script(tmp_path: Path, weights: dict[str, Any]) -> None:
+    """Earlier releases did not: the only file of the copy that defines the class is the script."""
+    path = make_script(tmp_path / "c", weights, SCRIPT, script=None)
+    assert load_trial_from_checkpoint_path(str(path)).width == 7
+    (path / "code" / "second.py").write_text("class MyTrial: pass\n")
+    with pytest.raises(ValueError, match=r"no copy, as of every notebook.* pass trial_class=MyTrial"):
+        load_trial_from_checkpoint_path(str(path))
+
+
+@pytest.mark.parametrize(
+    ("ending", "called"),
+    [
+        ("main()", "main"),
+        ("with pytorch.init() as context:\n    pass", "pytorch.init"),
+        ("if LR:\n    determined.pytorch.Trainer(1, 2).fit()", "determined.pytorch.Trainer"),
+        ("if __name__ == '__main__':\n    pass\nelse:\n    outer()", "outer"),
+    ],
+)
+def test_a_script_that_would_train_is_not_run(
+    tmp_path: Path, weights: dict[str, Any], ending: str, called: str
+) -> None:
+    """Issue 12, 5: one that trains at the top level is refused before any of it runs, with the line and what to do."""
+    functions = (
+        "def main():\n    with determined.pytorch.init() as c:\n        Trainer(c)\n\ndef outer():\n    main()\n"
+    )
+    script = f"open({str(tmp_path / 'ran')!r}, 'w')\n{CODE}LR = 1\n{functions}{ending}\n"
+    path = make_script(tmp_path / "c", weights, script)
+    with pytest.raises(ValueError, match=rf"line \d+ calls {called}\(\) and is not under `if __name__") as caught:
+        load_trial_from_checkpoint_path(str(path))
+    assert "import MyTrial from there, and pass trial_class=MyTrial." in str(caught.value)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_script_that_trains_through_another_module_stops_there(tmp_path: Path, weights: dict[str, Any]) -> None:
+    """What reading the script cannot tell is refused by init(), while the script is imported and not after."""
+    path = make_script(tmp_path / "c", weights, CODE + "import runner_of_the_trial\nrunner_of_the_trial.run()\n")
+    (path / "code" / "runner_of_the_trial.py").write_text(
+        "from determined import pytorch\ndef run():\n    with pytorch.init():\n        assert 0, 'trained'\n"
+    )
+    with pytest.raises(ValueError, match=r"calls pytorch\.init\(\).* pass trial_class=MyTrial"):
+        load_trial_from_checkpoint_path(str(path))
+    with init(tracking=False, seed=1):
+        pass
 
 
 def test_trial_in_main(tmp_path: Path, weights: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
