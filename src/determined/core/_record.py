@@ -11,6 +11,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,9 @@ from determined.core._values import plain
 from determined.store.messages import EnvironmentReport, now
 
 GIT_SECONDS = 5.0
+# Names that do not tell one project from another.
+ORDINARY_SCRIPTS = {"train", "training", "trainer", "trial", "main", "__main__", "run", "script", "model", "model_def"}
+ORDINARY_DIRECTORIES = {"src", "scripts", "code", "bin"}
 MASK = "********"
 _SECRET = re.compile(
     r"(^|_)(password|passwd|passphrase|secrets?|credentials?|(api|access|private|account|secret|shared|signing)_?keys?"
@@ -98,7 +102,7 @@ def describe(
     trial = info.trial if info is not None and info.task_type == "TRIAL" else None
     told = trial if not is_detached else None
     config = config or {}
-    name = config.get("name") or (Path(script).name if script else "python")
+    name = config.get("name") or run_name(script)
     return RunDescription(
         name=str(name),
         owner=_user(),
@@ -128,6 +132,25 @@ def _script() -> str | None:
     if not path or path == "-c" or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
         return None
     return os.path.abspath(path)  # noqa: PTH100 - links stay: two names of one file are two scripts
+
+
+def run_name(script: str | None) -> str:
+    """What a run of this script is called: by its directory, and by the script if its own name says something.
+
+    Example::
+
+        assert run_name("/home/ada/digits/train.py") == "digits"
+        assert run_name("/home/ada/digits/ablation.py") == "digits/ablation"
+        assert run_name("/train.py") == "train"
+    """
+    if script is None:
+        return "python"
+    path = Path(script)
+    place = next((each for each in path.parents if each.name not in ORDINARY_DIRECTORIES), path.parent)
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - where nobody has a home, pathlib raises
+    if place in (Path(place.anchor), home, Path(tempfile.gettempdir())):
+        return path.stem
+    return place.name if path.stem in ORDINARY_SCRIPTS else f"{place.name}/{path.stem}"
 
 
 def _user() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from determined.core._record import (
     describe,
     find_environment,
     is_secret,
+    run_name,
     storage_config,
     without_secret_arguments,
     without_secrets,
@@ -114,7 +116,7 @@ def test_a_process_describes_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert describe(config={"name": "mine"}).name == "mine"
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"), raising=False)
     found = describe(hparams={"lr": 0.1}, seed=3)
-    assert (found.name, found.script, found.seed) == ("train.py", str(tmp_path / "train.py"), 3)
+    assert (found.name, found.script, found.seed) == (tmp_path.name, str(tmp_path / "train.py"), 3)
     monkeypatch.setenv("PATH", "")
     environment = find_environment(found)
     assert "git" not in environment
@@ -149,3 +151,28 @@ def test_how_an_end_is_judged(error: BaseException | None, asked: bool, state: s
     """C-70, 4.5: what a run that ends so is called, and why in one line."""
     report = judge(error, asked)
     assert (report.state, report.reason) == (state, reason)
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("/work/examples/digits/train.py", "digits"),
+        ("/work/digits/main.py", "digits"),
+        ("/work/digits/__main__.py", "digits"),
+        ("/work/digits/ablation.py", "digits/ablation"),
+        ("/work/digits/src/train.py", "digits"),
+        ("/work/digits/scripts/ablation.py", "digits/ablation"),
+        ("{home}/train.py", "train"),
+        ("{home}/src/train.py", "train"),
+        ("{home}/digits.py", "digits"),
+        ("{temp}/train.py", "train"),
+        ("/train.py", "train"),
+        ("/src/train.py", "train"),
+        (None, "python"),
+    ],
+)
+def test_a_run_is_named_after_its_project(script: str | None, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are called after the script's directory, with the script where it says more; never `train.py`."""
+    monkeypatch.setenv("HOME", "/home/ada")
+    place = script and script.format(home="/home/ada", temp=tempfile.gettempdir())
+    assert run_name(place) == name
