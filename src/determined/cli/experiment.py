@@ -66,7 +66,7 @@ def list_experiments(show_project: bool, form: str, show_all: bool, **chosen: An
     found = finding.experiments(
         client, owners=owners(client, everyone=show_all), archived=None if show_all else False, **chosen
     )
-    tables.experiments(client, found, show_project=show_project, show_archived=show_all).show(form)
+    tables.experiments(client, found, form, show_project=show_project, show_archived=show_all).show(form)
     if not found and form == "table":
         terminal.say("No experiment. Start one with: python train.py. Or see other people's with: det experiment ls -a")
 

@@ -49,7 +49,7 @@ def list_experiments(workspace: str, name: str, form: str) -> None:
     client = connect()
     chosen = client.get_workspace(workspace).get_project(name)
     found = finding.experiments(client, owners=None, project_id=chosen.id)
-    tables.experiments(client, found).show(form)
+    tables.experiments(client, found, form).show(form)
 
 
 @project.verb("delete")

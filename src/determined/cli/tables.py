@@ -12,16 +12,17 @@ if TYPE_CHECKING:
 
 EXPERIMENT = [
     Column("ID"),
-    Column("Owner", rank=6),
+    Column("Owner", rank=7),
     Column("Name"),
-    Column("Parent ID", rank=7),
+    Column("Parent ID", rank=8),
     Column("State"),
-    Column("Progress", rank=3),
-    Column("Started", rank=1),
-    Column("Ended", rank=5),
+    Column("Progress", rank=4),
+    Column("Started", rank=2),
+    Column("Ended", rank=6),
     Column("Resource Pool", rank=9),
-    Column("Searcher Metric", rank=2),
+    Column("Searcher Metric", rank=3),
     Column("Best", "best_metric"),
+    Column("H-Params", "hparams", rank=1),
 ]
 TRIAL = [
     Column("Trial ID"),
@@ -45,14 +46,25 @@ CHECKPOINT = [
 
 
 def experiments(
-    client: Determined, found: Sequence[Experiment], *, show_project: bool = False, show_archived: bool = False
+    client: Determined,
+    found: Sequence[Experiment],
+    form: str,
+    *,
+    show_project: bool = False,
+    show_archived: bool = False,
 ) -> Table:
-    """The list of experiments."""
+    """The list of experiments; a table for people has of the hyperparameters only what tells the rows apart."""
+    from determined.client._compare import differing
+
     columns = list(EXPERIMENT)
+    known = client.experiment_hparams([e.id for e in found])
+    chosen: list[dict[str, Any]] = [known.get(e.id, {}) for e in found]
+    if form == "table":
+        chosen = differing(chosen)
     rows: list[list[Any]] = [
         [e.id, e.owner, e.name, e.parent_id, e.state.value, None if e.progress is None else Percent(e.progress),
-         e.start_time, e.end_time, None, e.searcher_metric, e.best_metric]
-        for e in found
+         e.start_time, e.end_time, None, e.searcher_metric, e.best_metric, hparams]
+        for e, hparams in zip(found, chosen, strict=True)
     ]  # fmt: skip
     if show_project:
         columns[:0] = [Column("Workspace"), Column("Project")]

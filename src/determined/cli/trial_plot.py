@@ -120,12 +120,10 @@ def figure_of(
 
 def told_apart_by(trial: client.Trial, trials: Sequence[client.Trial]) -> str:
     """The hyperparameters that are not the same for all trials drawn, as far as a legend has room for them."""
-    differing = [
-        name
-        for name in sorted({name for each in trials for name in each.hparams})
-        if len({repr(each.hparams.get(name)) for each in trials}) > 1
-    ]
-    return " ".join(f"{name}={cell(trial.hparams.get(name))}" for name in differing[:MOST_HPARAMS])
+    from determined.client._compare import differing
+
+    mine = differing([trial.hparams, *(each.hparams for each in trials)])[0]
+    return " ".join(f"{name}={cell(mine[name])}" for name in sorted(mine)[:MOST_HPARAMS])
 
 
 def _matching(trial: client.Trial, wanted: str) -> list[tuple[str, str]]:

@@ -110,6 +110,19 @@ def differences(described: Mapping[int, Mapping[str, Mapping[str, Any]]]) -> Com
     return Comparison(list(described), found)
 
 
+def differing(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each row with only those keys whose values are not the same in all rows; nested ones have dots. Pure.
+
+    Example::
+
+        assert differing([{"lr": 0.1, "hidden": 64}, {"lr": 0.2, "hidden": 64}]) == [{"lr": 0.1}, {"lr": 0.2}]
+    """
+    parts = [flat(row) for row in rows]
+    keys = dict.fromkeys(key for part in parts for key in part)
+    kept = {key for key in keys if not _all_same([part.get(key, keys) for part in parts])}
+    return [{key: value for key, value in part.items() if key in kept} for part in parts]
+
+
 def _all_same(values: Sequence[Any]) -> bool:
     # By how they are written: NaN is the same as NaN, and 1 is not True.
     return len({repr(value) for value in values}) <= 1

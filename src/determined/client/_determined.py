@@ -194,6 +194,21 @@ class Determined:
             )
         return Listing(Experiment(self._session, row) for row in rows)
 
+    def experiment_hparams(self, experiment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Experiment to the hyperparameters of its best trial, or of its first where none is best.
+
+        Example::
+
+            client.connect().experiment_hparams([7])[7]["lr"]
+        """
+        from determined.store import trials
+
+        found: dict[int, dict[str, Any]] = {}
+        for start in range(0, len(experiment_ids), AT_ONCE):
+            with self._session.read() as conn:
+                found |= trials.hparams_by_experiment(conn, experiment_ids[start : start + AT_ONCE])
+        return found
+
     def count_experiments(self, **which: Any) -> int:
         """How many experiments fit; takes `states`, `name`, `labels`, `users`, `project_id`, `archived` and `deleted`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import secrets
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -78,6 +79,15 @@ class LockedTrial(NamedTuple):
     state: str
     state_reason: str
     attempt: int
+
+
+def hparams_by_experiment(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """The hyperparameters of each experiment's best trial, or of its first where none is best."""
+    first = sa.select(sa.func.min(trials.c.id)).where(trials.c.experiment_id == experiments_table.c.id)
+    chosen = sa.func.coalesce(experiments_table.c.best_trial_id, first.correlate(experiments_table).scalar_subquery())
+    query = sa.select(trials.c.experiment_id, trials.c.hparams).join(experiments_table, trials.c.id == chosen)
+    found = conn.execute(query.where(experiments_table.c.id.in_(experiment_ids)))
+    return {row.experiment_id: row.hparams for row in found}
 
 
 def create(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from determined.cli import terminal
 from tests.history import History
 from tests.unit.cli.conftest import Det
 
@@ -44,7 +45,7 @@ def test_my_runs_are_the_default(det: Det, history: History) -> None:
 def test_the_list_has_the_columns_that_scripts_know(det: Det, history: History) -> None:
     """6.2: the columns of `e list`, with workspace and project first when asked for, and the best value last."""
     history.run("one", validation={10: 0.5, 20: 0.25})
-    header = "ID,Owner,Name,Parent ID,State,Progress,Started,Ended,Resource Pool,Searcher Metric,Best"
+    header = "ID,Owner,Name,Parent ID,State,Progress,Started,Ended,Resource Pool,Searcher Metric,Best,H-Params"
     assert det("-u", "ada", "e", "ls", "--csv").stdout.splitlines()[0] == header
     [row] = json.loads(det("-u", "ada", "e", "ls", "--json", "--show_project").stdout)
     assert (row["workspace"], row["project"]) == ("Uncategorized", "Uncategorized")
@@ -102,6 +103,31 @@ def test_any_metric_can_be_looked_at(det: Det, history: History) -> None:
     rows = json.loads(det(*words, "training.loss").stdout)
     assert [(row["id"], row["best_metric"]) for row in rows] == [(b, 2.0), (a, None), (c, None)]
     assert json.loads(det(*words, "top.5").stdout)[0]["best_metric"] == 0.25
+
+
+def test_rows_show_the_hyperparameters_that_tell_them_apart(
+    det: Det, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table has the hyperparameters that differ between its rows, however narrow; CSV and JSON have all of them."""
+    for lr in (0.01, 0.05):
+        history.run("digits", hparams={"optimizer": {"lr": lr, "name": "sgd"}, "hidden": 64}, validation={1: lr})
+    search = history.experiment("search")
+    for lr, loss in ((0.3, 0.9), (0.4, 0.1)):
+        history.trial(search, hparams={"optimizer": {"lr": lr, "name": "sgd"}, "hidden": 64}, validation={1: loss})
+    listed = det("-u", "ada", "e", "ls").stdout
+    assert [line.rpartition("|")[2].strip() for line in listed.splitlines()] == [
+        "H-Params", listed.splitlines()[1], "optimizer.lr=0.01", "optimizer.lr=0.05",
+        "optimizer.lr=0.4",
+    ], "of a search, those of its best trial"  # fmt: skip
+    assert json.loads(det("-u", "ada", "e", "ls", "--json").stdout)[0]["hparams"]["hidden"] == 64
+    [row, *_] = csv.DictReader(io.StringIO(det("-u", "ada", "e", "ls", "--csv").stdout))
+    assert json.loads(row["H-Params"])["optimizer"] == {"lr": 0.01, "name": "sgd"}
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream=None: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "optimizer.lr=0.05" in det("-u", "ada", "e", "ls").stdout
+    alone = det("-u", "ada", "e", "ls", "--last", 1).stdout
+    assert "H-Params" not in alone, "nothing differs, so nothing takes up room"
 
 
 def test_a_metric_that_is_named_is_sorted_by(det: Det, history: History) -> None:
