@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from determined.artifacts import lease, tree
+from determined.artifacts import carried, documents, lease, tree
 from determined.artifacts.manifest import DIRECTORY, FileEntry, Manifest
 from determined.artifacts.paths import (
+    Selector,
     check_path,
     check_storage_id,
     is_old_checkpoint,
@@ -114,9 +115,12 @@ class DirectoryStorage(Storage):
         if not self.exists(storage_id):
             raise self._not_found(storage_id)
         try:
-            return Manifest.from_bytes(storage_id, self.manifest_path(storage_id).read_bytes())
+            data = tree.read_plain(self.manifest_path(storage_id), carried.LARGEST)
         except FileNotFoundError:
             return self._listed(storage_id)
+        except ValueError as e:
+            raise CheckpointDamaged(f"The manifest of checkpoint {storage_id} cannot be read: {e}.") from e
+        return Manifest.from_bytes(storage_id, data)
 
     def _listed(self, storage_id: str) -> Manifest:
         """The manifest of a checkpoint that has none."""
@@ -226,13 +230,13 @@ class DirectoryStorage(Storage):
         return tree.copy_file(self._file(storage_id, path), target, sync=False)
 
     def _read(self, storage_id: str, path: str) -> bytes:
-        return self._file(storage_id, path).read_bytes()
+        return tree.read_plain(self._file(storage_id, path).resolve(), documents.LARGEST)
 
     def _measure(self, storage_id: str, path: str) -> FileEntry:
-        return tree.measure(self._file(storage_id, path))
+        return tree.measure_plain(self.root / storage_id / path)
 
     def _missing_directory(self, storage_id: str, path: str) -> bool:
-        return not tree.inside(self.root / storage_id, path).is_dir()
+        return not tree.is_plain_directory(self.root / storage_id / path)
 
     def _file(self, storage_id: str, path: str) -> Path:
         place = tree.inside(self.root / storage_id, path)
@@ -411,16 +415,37 @@ class DirectoryDraft(Draft):
             raise OSError(e.errno, message, str(self._storage.root)) from e
 
 
-def verify_in_place(path: Path) -> None:
-    """Refuse a checkpoint's directory that differs from what its storage knows. Of one elsewhere, nobody knows.
+def verify_in_place(path: Path, selector: Selector | None = None) -> bool:
+    """Refuse a checkpoint's directory that differs from its manifest: its storage's, or the one a download carries.
+
+    Args:
+        path: The directory.
+        selector: Says which files to look at; all of them by default.
+
+    Returns:
+        Whether there is a manifest. Without one nobody knows how the files should be.
 
     Raises:
         CheckpointDamaged: Its files are not the ones that were saved.
     """
     home = path.resolve()
+    if not home.is_dir():
+        return False
     storage = DirectoryStorage(home.parent)
-    if home.is_dir() and storage.manifest_path(home.name).is_file():
-        storage.directory(home.name)
+    if os.path.lexists(storage.manifest_path(home.name)):
+        manifest, advice = storage.manifest(home.name), "Restore it from a backup, or use another checkpoint."
+    elif (found := carried.read(home)) is not None:
+        manifest = found
+        advice = f"Download it again, or use another one. If you changed it on purpose, remove its {carried.CARRIED}."
+    else:
+        return False
+
+    def lacks(name: str) -> bool:
+        return not tree.is_plain_directory(home / name)
+
+    if problems := manifest.problems(lambda name: tree.measure_plain(home / name), lacks, selector):
+        raise CheckpointDamaged(f"The checkpoint in {home} is damaged: {' '.join(problems[:3])} {advice}")
+    return True
 
 
 def _each(work: Callable[[str], FileEntry], paths: Sequence[str]) -> dict[str, FileEntry]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from determined.artifacts.paths import check_path, check_storage_id, shown, with_parents
-from determined.errors import CheckpointDamaged, UnsafePath
+from determined.artifacts.paths import Selector, check_path, check_storage_id, shown, with_parents
+from determined.errors import CheckpointDamaged, DeterminedError, UnsafePath
 
 VERSION = 1
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -47,6 +47,45 @@ class Manifest:
     def resources(self) -> dict[str, int]:
         """Path to bytes; directories have 0."""
         return {path: entry.size for path, entry in self.files.items()}
+
+    def problems(
+        self,
+        measure: Callable[[str], FileEntry],
+        lacks_directory: Callable[[str], bool],
+        selector: Selector | None = None,
+    ) -> list[str]:
+        """Compare what there is with what was saved: one sentence per problem. Without checksums there is none.
+
+        Args:
+            measure: Size and checksum of a file as it is now; FileNotFoundError if it is not there.
+            lacks_directory: Whether a directory is gone.
+            selector: Says what to look at; everything by default.
+        """
+        found = []
+        for path in self.files if self.verified else ():
+            if selector is not None and not selector(path):
+                continue
+            try:
+                if path.endswith("/"):
+                    problem = "is missing" if lacks_directory(path) else None
+                else:
+                    problem = self.difference(path, measure(path))
+            except FileNotFoundError:
+                problem = "is missing"
+            except (OSError, ValueError, DeterminedError) as e:
+                problem = f"cannot be read: {e}"
+            if problem:
+                found.append(f"{path} {problem}.")
+        return found
+
+    def difference(self, path: str, found: FileEntry) -> str | None:
+        """How a file differs from what was saved, as the end of a sentence; None if it does not, or nobody knows."""
+        saved = self.files[path]
+        if not self.verified or found == saved:
+            return None
+        if found.size != saved.size:
+            return f"has {found.size} bytes, but {saved.size} were saved"
+        return "has other content than was saved (its SHA-256 differs)"
 
     def to_bytes(self) -> bytes:
         files = {path: [entry.size, entry.sha256] for path, entry in self.files.items() if not path.endswith("/")}

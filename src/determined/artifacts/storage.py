@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from determined.artifacts import tree
+from determined.artifacts import carried, documents, tree
 from determined.artifacts.manifest import FileEntry, Manifest
 from determined.artifacts.paths import Selector, check_path
 from determined.errors import CheckpointDamaged, CheckpointNotFound, DeterminedError, StorageConfigError
@@ -169,32 +169,36 @@ class Storage(ABC):
         selector: Selector | None = None,
         *,
         fetched: Callable[[str, int], None] | None = None,
+        carries_manifest: bool = False,
     ) -> None:
         """Copy a checkpoint, or what `selector` accepts of it, into the directory `target`.
 
         Every file is verified before it appears under its name. Directories above a selected file are made whether
         they are selected or not; selecting a directory does not select what it holds. If nothing is selected, `target`
-        is not made. `fetched` is told each file's path and bytes once it is there.
+        is not made. `fetched` is told each file's path and bytes once it is there. With `carries_manifest`, `target`
+        also gets the manifest of what it was to get (see `carried`), before its first file.
         """
         with self.reading(storage_id) as still_reading:
             manifest = self.manifest(storage_id)
             chosen = [path for path in manifest.files if selector is None or selector(path)]
+            leave = functools.cache(lambda: carried.leave(target, manifest, chosen) if carries_manifest else None)
             for path in chosen:
                 place = tree.inside(target, path)
                 if path.endswith("/"):
                     place.mkdir(parents=True, exist_ok=True)
                 else:
                     place.parent.mkdir(parents=True, exist_ok=True)
-                    self._fetch_file(manifest, path, place)
+                    self._fetch_file(manifest, path, place, leave)
                     still_reading()
                     if fetched is not None:
                         fetched(path, manifest.files[path].size)
 
-    def _fetch_file(self, manifest: Manifest, path: str, place: Path) -> None:
+    def _fetch_file(self, manifest: Manifest, path: str, place: Path, before: Callable[[], None]) -> None:
         temporary = place.with_name(f".fetch-{secrets.token_hex(8)}")
         try:
             found = self._copy_out(manifest.storage_id, path, temporary)
             self._refuse_damage(manifest, {path: found})
+            before()
             temporary.replace(place)
         except FileNotFoundError as e:
             raise self._gone(manifest.storage_id, path) from e
@@ -206,6 +210,11 @@ class Storage(ABC):
         manifest = self.manifest(storage_id)
         if check_path(path) not in manifest.files:
             raise FileNotFoundError(f"Checkpoint {storage_id} in {self.url} holds no {path}.")
+        if manifest.files[path].size > documents.LARGEST:
+            raise CheckpointDamaged(
+                f"{path} of checkpoint {storage_id} in {self.url} is too large to be read: it has "
+                f"{manifest.files[path].size} bytes, and such a file has {documents.LARGEST} at most."
+            )
         try:
             data = self._read(storage_id, path)
         except FileNotFoundError as e:
@@ -225,21 +234,10 @@ class Storage(ABC):
         return self._problems(self.manifest(storage_id))
 
     def _problems(self, manifest: Manifest) -> builtins.list[str]:
-        problems: builtins.list[str] = []
-        if not manifest.verified:
-            return problems
         storage_id = manifest.storage_id
-        for path, saved in manifest.files.items():
-            try:
-                if path.endswith("/"):
-                    problem = "is missing" if self._missing_directory(storage_id, path) else None
-                else:
-                    problem = _difference(manifest, saved, self._measure(storage_id, path))
-            except (OSError, DeterminedError) as e:
-                problem = "is missing" if isinstance(e, FileNotFoundError) else f"cannot be read: {e}"
-            if problem:
-                problems.append(f"{path} {problem}.")
-        return problems
+        return manifest.problems(
+            functools.partial(self._measure, storage_id), functools.partial(self._missing_directory, storage_id)
+        )
 
     def probe(self, *, publishes: bool = True) -> None:
         """Write, read back and delete a small checkpoint, so that a storage that does not work is known at once.
@@ -293,7 +291,7 @@ class Storage(ABC):
 
     def _refuse_damage(self, manifest: Manifest, found: Mapping[str, FileEntry]) -> None:
         for path, entry in found.items():
-            if problem := _difference(manifest, manifest.files[path], entry):
+            if problem := manifest.difference(path, entry):
                 raise CheckpointDamaged(
                     f"Checkpoint {manifest.storage_id} in {self.url} is damaged: {path} {problem}. "
                     "Restore it from a backup, or use another checkpoint."
@@ -307,13 +305,3 @@ class Storage(ABC):
         if not self.exists(storage_id):
             return self._not_found(storage_id)
         return CheckpointDamaged(f"Checkpoint {storage_id} in {self.url} is damaged: {path} is missing.")
-
-
-def _difference(manifest: Manifest, saved: FileEntry, found: FileEntry) -> str | None:
-    if not manifest.verified:
-        return None
-    if found.size != saved.size:
-        return f"has {found.size} bytes, but {saved.size} were saved"
-    if found.sha256 != saved.sha256:
-        return "has other content than was saved (its SHA-256 differs)"
-    return None

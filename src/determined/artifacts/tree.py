@@ -95,6 +95,37 @@ def check_regular(path: Path) -> None:
         raise ValueError(f"{path} is not a regular file, and only those can be stored. Leave it out with a selector.")
 
 
+def open_plain(path: Path) -> BinaryIO:
+    """Open a regular file for reading. A link, a directory or a pipe is a ValueError, and nothing waits for a pipe."""
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    info = path.lstat()  # first: opening a device may do something
+    if stat.S_ISREG(info.st_mode):
+        file = os.fdopen(os.open(path, flags), "rb")
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
+    kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe"}
+    kind = kinds.get(stat.S_IFMT(info.st_mode), "a special file")
+    advice = ". Copy the directory with cp -rL to have the file itself" if stat.S_ISLNK(info.st_mode) else ""
+    raise ValueError(f"{path} is {kind}, and not a regular file{advice}")
+
+
+def read_plain(path: Path, limit: int) -> bytes:
+    """The content of a small regular file; a larger one is a ValueError, and not read."""
+    with open_plain(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise ValueError(
+                f"{path} is too large to be read: it has {size} bytes, and such a file has {limit} at most"
+            )
+        return file.read(limit)
+
+
+def is_plain_directory(path: Path) -> bool:
+    """Whether it is a directory, and not a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
 def measure(path: Path, *, sync: bool = False) -> FileEntry:
     """Size and checksum of a file; with `sync`, its bytes are on the disk afterwards."""
     with path.open("rb") as file:
@@ -102,6 +133,12 @@ def measure(path: Path, *, sync: bool = False) -> FileEntry:
         if sync:
             os.fsync(file.fileno())
     return entry
+
+
+def measure_plain(path: Path) -> FileEntry:
+    """Size and checksum of a regular file that is no link."""
+    with open_plain(path) as file:
+        return measure_stream(file)
 
 
 def measure_stream(file: BinaryIO) -> FileEntry:

@@ -134,7 +134,9 @@ class Checkpoint:
         *,
         progress: _download.Progress | None = None,
     ) -> str:
-        """Copy the files to a directory, verified, and return its path. A whole copy that is there is taken as it is.
+        """Copy the files to a directory, verified, and return its path. A whole copy that is there is only verified.
+
+        A hidden file with their checksums comes along, so that later damage is noticed when they are loaded.
 
         Args:
             path: The directory; `checkpoints/<uuid>` if None.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from determined.artifacts import Storage
+from determined.artifacts import Storage, verify_in_place
 
 METADATA = "metadata.json"
 Progress = Callable[[int, int], None]
@@ -22,8 +22,10 @@ def fetch(
     """Copy a checkpoint into `target`, unless a whole copy is there.
 
     `metadata.json` comes last, so a directory that has it has everything: a copy that was cut short is completed.
+    A whole copy is verified by the manifest it carries; one of an earlier release carries none.
     """
     if (target / METADATA).is_file():
+        verify_in_place(target)
         return
     sizes = storage.manifest(uuid).resources
     done, total = 0, sum(sizes.values())
@@ -37,9 +39,9 @@ def fetch(
     was_there = target.exists()
     try:
         target.mkdir(parents=True, exist_ok=True)
-        storage.fetch(uuid, target, lambda path: path != METADATA, fetched=count)
+        storage.fetch(uuid, target, lambda path: path != METADATA, fetched=count, carries_manifest=True)
         if METADATA in sizes:
-            storage.fetch(uuid, target, lambda path: path == METADATA, fetched=count)
+            storage.fetch(uuid, target, lambda path: path == METADATA, fetched=count, carries_manifest=True)
         else:
             write_metadata(target / METADATA, metadata)
     except BaseException:

@@ -167,6 +167,8 @@ class CheckpointContext:
     ) -> None:
         """Copy a checkpoint into a directory, checking every file on the way.
 
+        The directory also gets a hidden file with the checksums, so that later damage is noticed when it is read.
+
         Args:
             storage_id: The checkpoint's id.
             ckpt_dir: Where to; made if needed. In the shared mode the directory of each machine's first rank counts.
@@ -174,9 +176,9 @@ class CheckpointContext:
             selector: Says for each path whether it is wanted; what any sharing rank wants is downloaded.
         """
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
-            self._storage.fetch(storage_id, Path(ckpt_dir), selector)
+            self._storage.fetch(storage_id, Path(ckpt_dir), selector, carries_manifest=True)
         else:
-            self._fetch_for_machine(storage_id, lambda: Path(ckpt_dir), selector)
+            self._fetch_for_machine(storage_id, lambda: Path(ckpt_dir), selector, carries_manifest=True)
 
     @contextlib.contextmanager
     def restore_path(
@@ -236,11 +238,12 @@ class CheckpointContext:
         """The metadata that was stored with a checkpoint; empty if there was none."""
         if METADATA not in self._storage.manifest(storage_id).files:
             return {}
-        try:
-            metadata = json.loads(self._storage.read_bytes(storage_id, METADATA))
-        except ValueError as broken:
-            raise errors.CheckpointDamaged(f"Checkpoint {storage_id}: {METADATA} is not JSON ({broken}).") from broken
-        return dict(metadata)
+        data = self._storage.read_bytes(storage_id, METADATA)
+        return artifacts.documents.parse(data, f"{METADATA} of checkpoint {storage_id}")
+
+    def _has_checksums(self, storage_id: str) -> bool:
+        """Whether it is known how the files of a checkpoint should be; of the original product's it is not."""
+        return self._storage.manifest(storage_id).verified
 
     def _check_storage(self) -> None:
         """Raise on every rank if checkpoints cannot be written to where they go. Collective."""
@@ -394,7 +397,9 @@ class CheckpointContext:
 
     # Downloads: the first rank of a machine works, the others wait for its word.
 
-    def _fetch_for_machine(self, storage_id: str, target: Callable[[], Path], selector: Selector | None) -> Path:
+    def _fetch_for_machine(
+        self, storage_id: str, target: Callable[[], Path], selector: Selector | None, *, carries_manifest: bool = False
+    ) -> Path:
         """Collective on the machine."""
         known = self._distributed.run_on_local_chief(lambda: list(self._storage.manifest(storage_id).resources))
         wanted, failed = None, None
@@ -409,7 +414,8 @@ class CheckpointContext:
             path = target()
             everything = wishes is None or any(wish is None for wish in wishes)
             union: set[str] = set() if everything else set().union(*(w for w in wishes or [] if w))
-            self._storage.fetch(storage_id, path, None if everything else union.__contains__)
+            chosen = None if everything else union.__contains__
+            self._storage.fetch(storage_id, path, chosen, carries_manifest=carries_manifest)
             return path
 
         return self._distributed.run_on_local_chief(fetch)
@@ -463,8 +469,10 @@ def _directory(path: os.PathLike[str] | str) -> Path:
 
 
 def _selected(root: Path, selector: Selector | None) -> set[str]:
-    """The wanted paths of a directory. `metadata.json` at its root is ours: it is written anew from the metadata."""
-    return {path for path in artifacts.list_tree(root) if path != METADATA and (selector is None or selector(path))}
+    """The wanted paths of a directory. Two at its root are ours: `metadata.json` is written anew from the metadata, and
+    what a download left there is about the checkpoint that was downloaded."""
+    ours = (METADATA, artifacts.CARRIED)
+    return {path for path in artifacts.list_tree(root) if path not in ours and (selector is None or selector(path))}
 
 
 def _plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Json]:
@@ -472,6 +480,11 @@ def _plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Json]:
         raise TypeError(f"A checkpoint's metadata is a dict, not {type(metadata).__name__}: {metadata!r}.")
     checked = plain(metadata or {}, "checkpoint metadata")
     assert isinstance(checked, dict)
+    if (size := len(json.dumps(checked, indent=2))) > artifacts.documents.LARGEST:
+        raise ValueError(
+            f"The checkpoint's metadata takes {size} bytes, and {artifacts.documents.LARGEST} is the limit. "
+            "Keep what is large in a file of the checkpoint."
+        )
     return checked
 
 

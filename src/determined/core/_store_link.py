@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 import os
 import threading
@@ -425,6 +424,6 @@ def _look_at(description: RunDescription, doubtful: Mapping[str, datetime.dateti
         manifest = storage.manifest(storage_id)
         metadata: dict[str, Any] = {}
         if METADATA in manifest.files:
-            metadata = dict(json.loads(storage.read_bytes(storage_id, METADATA)))
+            metadata = artifacts.documents.parse(storage.read_bytes(storage_id, METADATA), METADATA)
         found[storage_id] = CheckpointReport(storage_id, metadata, dict(manifest.resources), time=when)
     return found

@@ -24,7 +24,7 @@ import torch
 from determined import core, errors
 from determined._home import data_directory
 from determined._version import __version__
-from determined.artifacts import SharedFile
+from determined.artifacts import SharedFile, documents
 from determined.core._checkpoint import write_shared
 from determined.core._values import plain as json_value
 from determined.pytorch import _checkpoint_compat, _rng
@@ -169,7 +169,15 @@ class Checkpointer:
         """What is the same in all checkpoints of a run, so that it is written only once."""
         code = {f"code/{path}": file for path, file in self._code.read().items()}
         self._code.say()
-        return {**code, "load_data.json": SharedFile(json.dumps(self._load_data(), indent=2).encode())}
+        described = json.dumps(self._load_data(), indent=2).encode()
+        if len(described) > documents.LARGEST:
+            logger.warning(
+                "load_data.json takes %d bytes, and load_trial_from_checkpoint_path() reads %d at most. "
+                "Keep what is large in hparams or config in a file of its own.",
+                len(described),
+                documents.LARGEST,
+            )
+        return {**code, "load_data.json": SharedFile(described)}
 
     def _save_shards(self, metadata: dict[str, Any], fill: Callable[[Path], None]) -> str:
         """Every rank writes into a directory of its own, the chief what there is for all, too. Collective."""
@@ -458,7 +466,9 @@ def _unpacked(packed: bytes) -> dict[str, Any]:
 
 
 def _save_state(state: dict[str, Any], path: Path) -> None:
+    serialization, computes = torch.serialization, torch.serialization.get_crc32_options()
     try:
+        serialization.set_crc32_options(True)  # a copy without our manifest has no other checksums
         torch.save(state, path)
     except RuntimeError as failed:
         if "inline_container" not in str(failed):
@@ -466,6 +476,8 @@ def _save_state(state: dict[str, Any], path: Path) -> None:
         # torch's writer says that it could not write, but not why.
         free = shutil.disk_usage(path.parent).free // 2**20
         raise OSError(f"{path.name} could not be written to {path.parent}, which has {free} MiB left.") from failed
+    finally:
+        serialization.set_crc32_options(computes)
 
 
 def _make_code_directory(path: Path) -> None:
@@ -479,8 +491,11 @@ def _about_the_run(core_context: core.Context) -> dict[str, Any]:
     description = core_context._description
     if description is None:
         return {}
-    script = description.script
-    return {"script": script, "script_sha256": script_checksum(script), "hparams": description.hparams}
+    script, hparams = description.script, description.hparams
+    about: dict[str, Any] = {"script": script, "script_sha256": script_checksum(script)}
+    if len(json.dumps(hparams, default=str)) < documents.LARGEST // 2:  # more would not be read back
+        about["hparams"] = hparams
+    return about
 
 
 def _later_than(moment: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import os
 import pickle
 import re
 import sys
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from determined import errors
+from determined import artifacts, errors
 from determined.pytorch._plain import TYPE
 
 STATE_FILES = ("state_dict.pth", "determined/state_dict.pth", "pedl/state_dict.pth", "checkpoint.pt")
@@ -34,14 +35,18 @@ _SINGLE = {  # until 0.12.11 there was one of each
 }
 
 
-class StateFileMissing(errors.InvalidCheckpointException, FileNotFoundError):
+class UnreadableCheckpoint(errors.InvalidCheckpointException, errors.CheckpointDamaged):
+    """Files that are no trial's: another file, or damaged beyond telling."""
+
+
+class StateFileMissing(UnreadableCheckpoint, FileNotFoundError):
     """A directory without any of the files that hold a trial's state."""
 
 
 def find_state_file(directory: Path) -> Path:
     """The file with the state, by its name of any release."""
     for name in STATE_FILES:
-        if (directory / name).is_file():
+        if os.path.lexists(directory / name):
             return directory / name
     held = sorted(path.name for path in directory.iterdir())[:20] if directory.is_dir() else "nothing"
     raise StateFileMissing(
@@ -79,7 +84,7 @@ def modernise(checkpoint: dict[str, Any], counts: Mapping[str, int]) -> None:
 def saved_counters(directory: Path, epoch_length: int) -> dict[str, int] | None:
     """How far training was, in the words of `trial_state.pkl`; None if the directory does not say."""
     for name in COUNTER_FILES:
-        if not (directory / name).is_file():
+        if not os.path.lexists(directory / name):
             continue
         saved = _read_counters(directory / name)
         if "batches_trained" not in saved and "steps_completed" in saved:  # until 0.20
@@ -87,26 +92,24 @@ def saved_counters(directory: Path, epoch_length: int) -> dict[str, int] | None:
             saved = {**saved, "batches_trained": batches, "epochs_trained": batches // epoch_length}
         if 0 <= saved.get("batches_trained", -1) <= sys.maxsize:
             return {"epochs_trained": saved["batches_trained"] // epoch_length, **saved}
-        raise errors.InvalidCheckpointException(
+        raise UnreadableCheckpoint(
             f"{directory / name} holds {saved} and so no usable batches_trained: it does not say how far training was."
         )
     return None
 
 
 def _read_counters(path: Path) -> dict[str, int]:
-    if path.stat().st_size > _LARGEST_COUNTERS:
-        raise errors.InvalidCheckpointException(f"{path} is too large to hold a few counters, so it is not read.")
     try:
-        saved = _CounterUnpickler(io.BytesIO(path.read_bytes())).load()
+        saved = _CounterUnpickler(io.BytesIO(artifacts.read_plain(path, _LARGEST_COUNTERS))).load()
     except errors.InvalidCheckpointException as refused:
-        raise errors.InvalidCheckpointException(f"{path}: {refused}") from None
+        raise UnreadableCheckpoint(f"{path}: {refused}") from None
     except Exception as broken:
-        raise errors.CheckpointDamaged(
+        raise UnreadableCheckpoint(
             f"{path} cannot be read: {type(broken).__name__}: {broken}. Use another checkpoint."
         ) from broken
     saved = vars(saved) if isinstance(saved, _Bag) else saved
     if not isinstance(saved, dict):
-        raise errors.InvalidCheckpointException(f"{path} holds a {type(saved).__name__}, not counters.")
+        raise UnreadableCheckpoint(f"{path} holds a {type(saved).__name__}, not counters.")
     return {str(name): value for name, value in saved.items() if type(value) is int}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import logging
+import os
 import pickle
 import sys
 import tempfile
@@ -21,6 +21,7 @@ from determined.core._link import History, Unlike
 from determined.core._record import RunDescription, without_secrets
 from determined.core._values import differences
 from determined.pytorch import _checkpoint_compat
+from determined.pytorch._archive import check_archive
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -37,9 +38,10 @@ def read_state(directory: Path, **load_kwargs: Any) -> dict[str, Any]:
 
     Raises:
         InvalidCheckpointException: There is no state file, or it wants more than that.
-        CheckpointDamaged: It is not whole.
+        CheckpointDamaged: It is not whole, or would unpack to more than it has.
     """
     path = _checkpoint_compat.find_state_file(directory)
+    check_archive(path, contents=False)
     options = {"map_location": "cpu", "weights_only": True, **load_kwargs}
     try:
         state = torch.load(path, **options)
@@ -56,26 +58,41 @@ def read_state(directory: Path, **load_kwargs: Any) -> dict[str, Any]:
     return state
 
 
+def verify(directory: Path) -> None:
+    """Refuse a checkpoint's directory whose files are not the ones that were saved, wherever it lies.
+
+    Where nobody wrote down how they should be, the state file's own checksums are compared.
+
+    Raises:
+        CheckpointDamaged: With the reason.
+    """
+    if not artifacts.verify_in_place(directory):
+        check_archive(_checkpoint_compat.find_state_file(directory), contents=True)
+
+
 @contextlib.contextmanager
 def opened(core_context: core.Context, source: str) -> Iterator[Path]:
-    """The directory of a checkpoint, by its id or its path. Collective."""
-    storage_id = core_context.distributed.run_on_chief(lambda: _storage_id(core_context, source))
+    """The directory of a checkpoint, by its id or its path, verified. Collective."""
+    distributed, checkpoints = core_context.distributed, core_context.checkpoint
+    storage_id = distributed.run_on_chief(lambda: _storage_id(core_context, source))
     if storage_id is None:
+        distributed.run_on_local_chief(lambda: verify(Path(source)))
         yield Path(source)
         return
-    with core_context.checkpoint.restore_path(storage_id) as path:
+    has_checksums = distributed.run_on_chief(lambda: checkpoints._has_checksums(storage_id))
+    with checkpoints.restore_path(storage_id) as path:
+        if not has_checksums:
+            distributed.run_on_local_chief(lambda: verify(path))
         yield path
 
 
 def _storage_id(core_context: core.Context, source: str) -> str | None:
-    """The id, or None for a directory elsewhere. One that lies in a storage is verified like any other there."""
+    """The id, or None for a directory elsewhere."""
     if not _is_directory(source):
         return source
     path, storage = Path(source).resolve(), Path(core_context.checkpoint.location)
-    if path.parent == storage.resolve() and path.name in core_context.checkpoint.list():
-        return path.name
-    artifacts.verify_in_place(path)
-    return None
+    is_here = path.parent == storage.resolve() and path.name in core_context.checkpoint.list()
+    return path.name if is_here else None
 
 
 def _is_directory(source: str) -> bool:
@@ -88,7 +105,7 @@ def _is_directory(source: str) -> bool:
                 'latest_checkpoint="latest".'
             )
         return False
-    return len(path.parts) > 1 or any((path / name).is_file() for name in _checkpoint_compat.STATE_FILES)
+    return len(path.parts) > 1 or any(os.path.lexists(path / name) for name in _checkpoint_compat.STATE_FILES)
 
 
 def saved_batches(core_context: core.Context, source: str, trial_id: int) -> int:
@@ -110,6 +127,7 @@ def _small_files(
 ) -> Iterator[Path]:
     """The directory of a checkpoint, or one with these files only: nobody waits for gigabytes. For one rank alone."""
     if _is_directory(source):
+        artifacts.verify_in_place(Path(source), names.__contains__)
         yield Path(source)
         return
     with tempfile.TemporaryDirectory(prefix="determined-") as directory:
@@ -148,23 +166,16 @@ def saved_metadata(core_context: core.Context, source: str) -> dict[str, Any]:
 
 
 def read_metadata(directory: Path) -> dict[str, Any]:
-    """What `metadata.json` of a checkpoint's directory says; empty if there is none."""
-    return _read_json(directory / "metadata.json")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    """What `metadata.json` of a checkpoint's directory says, verified if that can be; empty if there is none."""
+    artifacts.verify_in_place(directory, "metadata.json".__eq__)
+    return artifacts.documents.read(directory / "metadata.json") or {}
 
 
 def saved_hparams(core_context: core.Context, source: str, metadata: dict[str, Any]) -> dict[str, Any]:
     """The hyperparameters that a checkpoint was trained with, without secrets. For one rank alone."""
     if "hparams" not in metadata:  # older ones have them in another file
         with _small_files(core_context, source, ["load_data.json"]) as path:
-            metadata = _read_json(path / "load_data.json")
+            metadata = artifacts.documents.read(path / "load_data.json") or {}
     found = without_secrets(metadata.get("hparams") or {})
     return found if isinstance(found, dict) else {}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
-import json
 import logging
 import os
 import sys
@@ -16,10 +15,11 @@ from typing import Any
 
 from determined import errors
 from determined._import_path import import_from_path
-from determined.artifacts import verify_in_place
+from determined.artifacts import documents, verify_in_place
 from determined.core._context import _dummy_init
 from determined.pytorch import _script
-from determined.pytorch._checkpoint_compat import modernise
+from determined.pytorch._archive import check_archive
+from determined.pytorch._checkpoint_compat import find_state_file, modernise
 from determined.pytorch._checkpoint_read import read_state
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._state import CheckpointMismatch, Models
@@ -71,7 +71,8 @@ def load_trial_from_checkpoint_path(
     """Build the trial of a checkpoint and load its models' weights.
 
     Only tensors and plain values are read from the file; the trial's code is the copy in the checkpoint, which is
-    imported and run, unless you pass the class. A checkpoint that still lies in its storage is verified first.
+    imported and run, unless you pass the class. All files are verified first, if the directory lies in its storage or
+    was downloaded with its checksums; otherwise the state file is, by the checksums that torch put into it.
 
     Args:
         path: The checkpoint's directory.
@@ -98,8 +99,10 @@ def load_trial_from_checkpoint_path(
     """
     load_kwargs = _load_kwargs(torch_load_kwargs, kwargs)
     home = Path(path)
-    verify_in_place(home)
+    has_checksums = verify_in_place(home)
     saved = _description(home)
+    if not has_checksums:
+        check_archive(find_state_file(home), contents=True)
     arguments = trial_kwargs or {}
     if saved.get("is_trainer"):
         context = CheckpointLoadContext(saved.get("hparams"), saved.get("experiment_config"))
@@ -141,14 +144,9 @@ def _load_kwargs(named: dict[str, Any] | None, rest: dict[str, Any]) -> dict[str
 def _description(home: Path) -> dict[str, Any]:
     """What the checkpoint says about its trial, with `is_old` if only the download step of 0.12 to 0.17 wrote it."""
     for name in ("load_data.json", "metadata.json"):
-        if not (home / name).is_file():
+        saved = documents.read(home / name)
+        if saved is None:
             continue
-        try:
-            saved = json.loads((home / name).read_bytes())
-        except ValueError as broken:
-            raise errors.CheckpointDamaged(f"{home / name} is not JSON: {broken}.") from broken
-        if not isinstance(saved, dict):
-            raise errors.CheckpointDamaged(f"{home / name} holds a {type(saved).__name__}, not a dict about a trial.")
         saved["is_old"] = name == "metadata.json"
         kind = str(saved.get("framework", "torch") if saved["is_old"] else saved.get("trial_type"))
         if (saved["is_old"] and "torch" not in kind) or (not saved["is_old"] and kind != "PyTorchTrial"):

@@ -51,12 +51,15 @@ def test_download(history: History, runs: Determined, monkeypatch: pytest.Monkey
 
 
 def test_a_whole_copy_is_not_fetched_again(history: History, runs: Determined) -> None:
-    """7.4: an existing copy (metadata.json present) is reused; one that was cut short is completed."""
+    """7.4: an existing copy (metadata.json present) is reused if it is whole; one that was cut short is completed."""
     run = history.run(checkpoints=[5])
     checkpoint = runs.get_checkpoint(run.checkpoints[5])
     target = history.root / "copy"
     checkpoint.download(target)
     (target / "state_dict.pth").write_bytes(b"mine")
+    with pytest.raises(errors.CheckpointDamaged, match=r"state_dict\.pth has 4 bytes.* Download it again"):
+        checkpoint.download(target)
+    (target / ".artifacts-manifest").unlink()
     checkpoint.download(target, mode=DownloadMode.MASTER)
     assert (target / "state_dict.pth").read_bytes() == b"mine"
     (target / "metadata.json").unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -41,10 +42,11 @@ def storage(request: pytest.FixtureRequest, root: Path) -> Storage:
 
 
 def tree(path: Path) -> dict[str, str]:
-    """What a directory holds; directories end in a slash."""
+    """What a directory holds, without the manifest of a download; directories end in a slash."""
     return {
         f"{p.relative_to(path).as_posix()}{'/' if p.is_dir() else ''}": "" if p.is_dir() else p.read_text()
         for p in sorted(path.rglob("*"))
+        if p != path / artifacts.CARRIED
     }
 
 
@@ -507,6 +509,46 @@ def test_a_rank_may_download_alone(storage: Storage, stored: str, tmp_path: Path
 
     on_ranks(2, storage, body)
     assert tree(tmp_path / "t1") == {"b": "2"}
+
+
+def test_a_download_carries_its_manifest(storage: Storage, stored: str, tmp_path: Path) -> None:
+    """Decision 6: of all that was asked for, at once or piece by piece; restore_path shows the stored files only."""
+    context, target = CheckpointContext(storage=storage), tmp_path / "t"
+    with context.restore_path(stored) as path:
+        assert not (path / artifacts.CARRIED).exists()
+        assert not artifacts.verify_in_place(shutil.copytree(path, tmp_path / "by hand"))
+    context.download(stored, target, selector=lambda path: path == "a")
+    assert artifacts.verify_in_place(target)
+    context.download(stored, target, selector=lambda path: path == "b")
+    assert artifacts.verify_in_place(target)
+    for name in "ab":
+        content = (target / name).read_text()
+        (target / name).write_text("3")
+        with pytest.raises(errors.CheckpointDamaged, match=f"{name} has other content than was saved"):
+            artifacts.verify_in_place(target)
+        (target / name).write_text(content)
+
+
+def test_a_download_can_be_uploaded(storage: Storage, stored: str, tmp_path: Path) -> None:
+    """C-19: what is stored again is the user's files; what the download carried is about another checkpoint."""
+    context = CheckpointContext(storage=storage)
+    context.download(stored, tmp_path / "t")
+    again = context.upload(tmp_path / "t", {"steps_completed": 1})
+    with context.store_path({"steps_completed": 1}) as (path, copied):
+        shutil.copytree(tmp_path / "t", path, dirs_exist_ok=True)
+    for storage_id in (again, copied):
+        assert storage.manifest(storage_id).files.keys() == storage.manifest(stored).files.keys()
+        context.download(storage_id, tmp_path / storage_id)
+        assert artifacts.verify_in_place(tmp_path / storage_id)
+
+
+def test_metadata_that_could_not_be_read_back_is_refused(storage: Storage, tmp_path: Path) -> None:
+    """Before any byte is written."""
+    with pytest.raises(ValueError, match="metadata takes 5000040 bytes, and 4194304 is the limit"):
+        CheckpointContext(storage=storage).upload(
+            fill(tmp_path / "s", a="1"), {"steps_completed": 1, "text": "x" * 5_000_000}
+        )
+    assert storage.list() == []
 
 
 def test_local_ranks_see_one_directory(storage: Storage, stored: str) -> None:

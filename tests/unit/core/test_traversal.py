@@ -123,7 +123,7 @@ def test_a_selector_only_selects(checkpoints: CheckpointContext, stored: str, tm
 
     checkpoints.download(stored, tmp_path / "target", selector=selector)
     assert set(asked) == {"f", "metadata.json"}
-    assert {p.name for p in (tmp_path / "target").iterdir()} == {"f", "metadata.json"}
+    assert {p.name for p in (tmp_path / "target").iterdir()} == {"f", "metadata.json", artifacts.CARRIED}
 
 
 @pytest.mark.parametrize("text", ["{", "[1, 2", '{"a": NaN', "\x00"])

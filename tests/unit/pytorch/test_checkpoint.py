@@ -7,6 +7,7 @@ import enum
 import json
 import logging
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -307,8 +308,12 @@ def test_the_seed_is_known_before_loading(root: Path) -> None:
     storage_id = run.save()
     assert saved_seed(run.core, storage_id) == 123
     assert saved_seed(run.core, str(root / storage_id)) == 123
+    copy = shutil.copytree(root / storage_id, root.parent / "copy")
+    (copy / "metadata.json").unlink()
+    assert saved_seed(run.core, str(copy)) is None
     (root / storage_id / "metadata.json").unlink()
-    assert saved_seed(run.core, str(root / storage_id)) is None
+    with pytest.raises(errors.CheckpointDamaged, match=r"metadata\.json is missing"):
+        saved_seed(run.core, str(root / storage_id))
 
 
 def test_latest_and_best(root: Path, caplog: pytest.LogCaptureFixture) -> None:
