@@ -31,6 +31,7 @@ Each derives from `DeterminedError` and, where one fits, from a builtin too, so 
     ├── InvalidValue         ValueError     a name, a label or a piece of metadata that the store cannot keep
     │   └── MetricConflict                  a metric was reported twice for one step, with different values
     ├── StoreError           RuntimeError   the store cannot be used
+    │   ├── StoreDamaged                    its file is not what was written to it
     │   └── StoreTooNew                     it was written by a later version of this package
     └── LinkUnavailable      ConnectionError  the place reports go to cannot be reached now; they are kept and retried
         └── StoreUnavailable            ... because the database is locked, full, read-only or gone for now
@@ -148,6 +149,10 @@ class StoreUnavailable(LinkUnavailable):
 
 class StoreError(DeterminedError, RuntimeError):
     """The store cannot be used, and waiting does not help."""
+
+
+class StoreDamaged(StoreError):
+    """The store's file is not what was written to it."""
 
 
 class StoreTooNew(StoreError):

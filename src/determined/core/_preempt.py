@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from determined import errors
 from determined.core._distributed import DistributedContext
 from determined.core._link import Link, NullLink
 from determined.core._metrics import Shipper
@@ -229,7 +230,8 @@ class _PreemptionWatcher:
             try:
                 self._answer = self._link.signal() is Signal.PREEMPT
             except Exception as failed:  # noqa: BLE001 - a link in trouble must not end training
-                if not said:
+                # Of a plain run the thread that writes its reports says the same.
+                if not said and (self._link.is_managed or not isinstance(failed, errors.LinkUnavailable)):
                     logger.warning("Cannot ask %s whether to stop (%s); asking again.", self._link.place, failed)
                 said = True
             self._asked_once.set()

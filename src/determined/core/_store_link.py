@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import os
@@ -51,6 +52,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
+class _StoreReplaced(Exception):
+    """Another store has the name of the one that the run was begun in."""
+
+
 class StoreLink:
     """Records one run in the store.
 
@@ -76,6 +81,7 @@ class StoreLink:
         self._opening = threading.Lock()
         self._beginning = threading.Lock()
         self._store: Store | None = None
+        self._store_id = ""  # of the store that the run was begun in
         self._standing: _recording.Standing | None = None
         self._best: float | None = None
         self._last_beat = float("-inf")
@@ -90,6 +96,43 @@ class StoreLink:
     def send(self, reports: Sequence[Report]) -> None:
         if self._is_over:
             return
+        try:
+            self._send(reports)
+        except (errors.StoreDamaged, _StoreReplaced) as changed:
+            self._begin_elsewhere(changed)
+            try:
+                self._send(reports)
+            except (errors.StoreDamaged, _StoreReplaced) as still:
+                raise errors.LinkUnavailable(str(still)) from still
+
+    def _begin_elsewhere(self, changed: Exception) -> None:
+        """Go on in the store that has the name now: a new one, if the file that had it is damaged and set aside."""
+        from determined.store import damage
+        from determined.store.place import find_place
+
+        path = find_place(self._store_place).path
+        is_damaged = isinstance(changed, errors.StoreDamaged) and path is not None
+        with self._opening:
+            store, self._store = self._store, None
+            store_id, self._store_id, self._standing = self._store_id, "", None
+            try:
+                # Before it is closed: SQLite would write its log back, over what is there now.
+                known = store_id if store is not None and store.is_same_file else ""
+                aside = damage.set_aside(path, known) if is_damaged and path is not None else None
+            except OSError as failed:
+                raise errors.LinkUnavailable(f"{changed} It cannot be set aside: {failed}") from failed
+            finally:
+                if store is not None:
+                    store.close()
+        if aside is not None:
+            logger.warning(
+                "The store %s is damaged (%s). It is kept as %s, with what was recorded so far; a new store is begun, "
+                "and nothing that this run reports from now on is lost.", path, aside[1], aside[0].name,
+            )  # fmt: skip
+        elif not is_damaged:
+            logger.warning("%s What this run reports from now on is recorded there, as a new experiment.", changed)
+
+    def _send(self, reports: Sequence[Report]) -> None:
         store = self._opened()
         self._begun(store)
         if not self._journal.is_empty:
@@ -141,7 +184,7 @@ class StoreLink:
         try:
             self._write_together(store, reports)
             return
-        except errors.LinkUnavailable:
+        except (errors.LinkUnavailable, errors.StoreDamaged, _StoreReplaced):
             raise
         except errors.StaleAttempt as stale:
             if self._is_strict:
@@ -163,7 +206,7 @@ class StoreLink:
                 return
             try:
                 self._write(store, [report])
-            except errors.LinkUnavailable:
+            except (errors.LinkUnavailable, errors.StoreDamaged, _StoreReplaced):
                 raise
             except Exception as refused:  # noqa: BLE001 - raised below, once the others have arrived
                 refusal = refusal or refused
@@ -176,6 +219,7 @@ class StoreLink:
 
         assert self._standing is not None
         with store.write() as conn:
+            self._check_same(store)
             standing = self._standing
             if self._rank != 0:
                 standing = _recording.follow(conn, self._run, standing)
@@ -186,6 +230,11 @@ class StoreLink:
         self._standing = standing
         if beats:
             self._last_beat = time.monotonic()
+
+    def _check_same(self, store: Store) -> None:
+        """Refuse to write to another store: what this run is called there is somebody else."""
+        if store.id != self._store_id:
+            raise _StoreReplaced(f"The store {store.place} was replaced by another while in use.")
 
     @property
     def _is_strict(self) -> bool:
@@ -220,11 +269,11 @@ class StoreLink:
                     if store.read_only:
                         store.close()
                         raise errors.StoreUnavailable(f"{store.url} may only be read")
-                except errors.LinkUnavailable:
+                except (errors.LinkUnavailable, errors.StoreDamaged):
                     raise
                 except Exception as failed:
                     raise errors.LinkUnavailable(str(failed)) from failed
-                self._store = store
+                self._store, self._store_id = store, store.id
                 self.place = store.url
                 if self._rank == 0:
                     self._deliver_remains(store)
@@ -235,7 +284,7 @@ class StoreLink:
         with self._beginning:
             try:
                 return self._begin(store)
-            except errors.LinkUnavailable:
+            except (errors.LinkUnavailable, errors.StoreDamaged, _StoreReplaced):
                 raise
             except Exception as failed:
                 raise errors.LinkUnavailable(str(failed)) from failed
@@ -246,6 +295,7 @@ class StoreLink:
 
         if self._standing is None and self._rank == 0:
             with store.write() as conn:
+                self._check_same(store)
                 standing = _recording.begin(conn, self._run, self._description)
             self._standing, self._last_beat = standing, time.monotonic()
         deadline = time.monotonic() + CHIEF_SECONDS
@@ -273,11 +323,13 @@ class StoreLink:
     def beat(self) -> None:
         from determined.store import attempts
 
-        if self._standing is None or self._store is None or self._is_over or self._rank != 0:
+        store, standing = self._store, self._standing
+        if standing is None or store is None or self._is_over or self._rank != 0:
             return
         try:
-            with self._store.write() as conn:
-                attempts.beat(conn, self._standing.attempt)
+            with store.write() as conn:
+                self._check_same(store)
+                attempts.beat(conn, standing.attempt)
             self._last_beat = time.monotonic()
         except errors.StaleAttempt as stale:
             if not self._is_strict:
@@ -291,15 +343,17 @@ class StoreLink:
         from determined.core import _recording
         from determined.store import attempts, metrics
 
-        assert self._standing is not None
-        assert self._store is not None
-        with self._store.read() as conn:
+        store, standing = self._store, self._standing
+        if store is None or standing is None:
+            return Signal.NONE  # the store was damaged, and whoever writes the reports sees to it
+        with contextlib.suppress(errors.StoreDamaged, _StoreReplaced), store.read() as conn:
+            self._check_same(store)
             # Reports are written by another thread: one may just have made this run an attempt of an older trial.
-            standing = _recording.follow(conn, self._run, self._standing)
-            found = attempts.signals(conn, standing.attempt.allocation_id)
+            standing = _recording.follow(conn, self._run, standing)
             if standing.is_managed:  # other trials of the experiment may have become better
                 self._best = metrics.best_validation(conn, standing.attempt.experiment_id)
-        return found
+            return attempts.signals(conn, standing.attempt.allocation_id)
+        return Signal.NONE
 
     def attach(self) -> Attached | None:
         def ask() -> Attached:

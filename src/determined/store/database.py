@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from determined import errors
 from determined._home import data_directory, make_data_directory
-from determined.store import failures, forks, opening, values
+from determined.store import damage, failures, forks, opening, values
 from determined.store.place import StorePlace, find_place, on_network
 
 BUSY_SECONDS = 10.0
@@ -32,7 +32,9 @@ class Store:
         self.id = ""
         self._pid = os.getpid()
         self._engine = _make_engine(place, read_only)
-        self._file = _identity(place.path)
+        self._file = damage.identity(place.path)
+        self._log: tuple[int, int] | None = None
+        self._seen: tuple[int, int] | None = None
 
     @property
     def url(self) -> str:
@@ -48,6 +50,11 @@ class Store:
     def is_sqlite(self) -> bool:
         """Whether it is a file of its own."""
         return self.place.path is not None
+
+    @property
+    def is_same_file(self) -> bool:
+        """Whether the file that was opened has its name still."""
+        return damage.identity(self.place.path) == self._file
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -94,9 +101,22 @@ class Store:
         """The engine of this process, on the file that has the name now."""
         if self._pid != os.getpid():
             self._leave_to_parent()
-        if self._file is not None and (found := _identity(self.place.path)) != self._file:
-            self._replaced(found)
+        if self._file is not None and self.place.path is not None:
+            self._look_at_file(self.place.path)
         return self._engine
+
+    def _look_at_file(self, path: Path) -> None:
+        """Notice what was done to the file by other means than SQLite, which goes on with what it remembers of it."""
+        if not self.is_same_file:
+            self._replaced(path)
+        self._log = damage.identity(path.with_name(path.name + "-wal"))
+        if (seen := damage.state(path)) == self._seen:
+            return
+        # Most often this is our own log that was written back. It shrinks when space is given back, which is rare.
+        has_shrunk = self._seen is not None and seen is not None and seen[0] < self._seen[0]
+        if self.id and (reason := damage.find(path, self.id, thoroughly=has_shrunk)):
+            raise errors.StoreDamaged(f"The store {path} was damaged while in use: {reason}.")
+        self._seen = seen
 
     def _leave_to_parent(self) -> None:
         """In a forked child: connections of its own instead of those of the parent."""
@@ -104,14 +124,17 @@ class Store:
         _left_to_parents.append(self._engine)
         self._engine, self._pid = engine, os.getpid()
 
-    def _replaced(self, found: tuple[int, int] | None) -> None:
+    def _replaced(self, path: Path) -> None:
         """The file was removed, or another one has its name. Writing on into a removed file would lose everything."""
+        found = damage.identity(path)
+        if found is not None:
+            damage.leave_old_log(path, self._log)  # while we have it open: no other file can have its identity
         self._engine.dispose()
         if found is None:
             raise errors.StoreUnavailable(f"The store {self.place} was removed while in use. Put the file back.")
         with self._engine.connect() as conn:
             self.id = opening.identify(conn, self.place)
-        self._file = found
+        self._file, self._log, self._seen = found, None, damage.state(path)
 
 
 def open_store(place: str | os.PathLike[str] | None = None, *, create: bool = True, read_only: bool = False) -> Store:
@@ -139,7 +162,7 @@ def open_store(place: str | os.PathLike[str] | None = None, *, create: bool = Tr
     try:
         with store._explained():
             store.id = opening.prepare(store._engine, found, read_only=read_only)
-        store._file = _identity(found.path)
+        store._file, store._seen = damage.identity(found.path), damage.state(found.path)
     except BaseException:
         store.close()
         raise
@@ -153,6 +176,8 @@ def _look_before(place: StorePlace, *, create: bool, read_only: bool) -> bool:
     path = place.path
     if path.exists():
         _warn_about_network(path)
+        if path.stat().st_size == 0 and opening.has_log(path):
+            raise errors.StoreDamaged(f"The store {path} is empty, and the log beside it ({path.name}-wal) is not.")
         return read_only or not os.access(path, os.W_OK)
     if read_only or not create:
         raise errors.StoreError(
@@ -177,14 +202,6 @@ def _warn_about_network(path: Path) -> None:
         warnings.warn(
             f"The store {path} is on a network file system ({kind}), where locks may fail. {advice}", stacklevel=4
         )
-
-
-def _identity(path: Path | None) -> tuple[int, int] | None:
-    try:
-        found = path.stat() if path else None
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino) if found else None
 
 
 def _make_engine(place: StorePlace, read_only: bool) -> sa.Engine:

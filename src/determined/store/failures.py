@@ -54,7 +54,7 @@ def _explain_sqlite(place: str, origin: BaseException) -> errors.DeterminedError
     for sign, meaning in _DAMAGED_SQLITE.items():
         if sign in said:
             advice = "Nothing was changed. Look closer with: det store check"
-            return errors.StoreError(f"The store {place} cannot be used ({origin}): {meaning}. {advice}")
+            return errors.StoreDamaged(f"The store {place} cannot be used ({origin}): {meaning}. {advice}")
     for sign, meaning in _PASSING_SQLITE.items():
         if sign in said:
             return errors.StoreUnavailable(f"The store {place} cannot be used now ({origin}): {meaning}.")

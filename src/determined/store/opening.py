@@ -30,6 +30,12 @@ def sqlite_url(path: Path, *, read_only: bool) -> sa.URL:
     return sa.URL.create("sqlite", database="file:" + urllib.parse.quote(str(path)), query=query)
 
 
+def has_log(path: Path) -> bool:
+    """Whether there is something beside the file that has not been written back to it."""
+    log = path.with_name(path.name + "-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
 def prepare(engine: sa.Engine, place: StorePlace, *, read_only: bool) -> str:
     """Make the store usable with this code, and return its id."""
     with engine.connect() as conn:
