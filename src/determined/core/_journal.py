@@ -145,12 +145,24 @@ class Journal:
         try:
             _lock(file)
             fit = None if self.fit is None else _as_json(self.fit)
-            file.write(json.dumps({"run": dataclasses.asdict(self._description), "fit": fit}).encode())
-            file.flush()
+            told = json.dumps({"run": dataclasses.asdict(self._description), "fit": fit})
+            self._write_or_remove(file, told.encode())
         except BaseException:
-            file.close()
+            with contextlib.suppress(OSError):  # again what went wrong before
+                file.close()
             raise
         return file
+
+    def _write_or_remove(self, file: IO[bytes], content: bytes) -> None:
+        """On a full disk, leave no empty file for others to wonder about."""
+        try:
+            file.write(content)
+            file.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                (self.directory / "run.json").unlink()
+                self.directory.rmdir()
+            raise
 
 
 @dataclasses.dataclass

@@ -121,6 +121,19 @@ def test_a_run_that_died_before_it_said_anything(journal: Journal, said: str | N
     assert not journal.directory.exists()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_leaves_no_empty_description(journal: Journal) -> None:
+    """Issue 11: what could not be written is removed at once, and when there is space again it is written."""
+    journal.directory.mkdir(parents=True)
+    (journal.directory / "run.json").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        journal.keep([StatusReport("one")])
+    assert not journal.directory.exists()
+    journal.keep([StatusReport("two")])
+    assert len(journal.waiting()) == 1
+    assert '"train.py"' in (journal.directory / "run.json").read_text()
+
+
 def test_a_directory_without_a_description_keeps_what_is_in_it(journal: Journal) -> None:
     """What nobody understands is nobody's to remove."""
     (journal.directory / "mine").mkdir(parents=True)
