@@ -128,6 +128,7 @@ class History:
         process_started: float | None = None,
         tensorboard: str | None = None,
         warm_start: str | None = None,
+        slots: int = 1,
     ) -> Run:
         """A trial with one attempt.
 
@@ -146,6 +147,7 @@ class History:
             process_started: When the process began.
             tensorboard: Where its event files are.
             warm_start: The checkpoint it started from.
+            slots: How many ranks it had.
         """
         with self.store.write() as conn:
             trial_id = trials.create(
@@ -164,6 +166,7 @@ class History:
             pid=os.getpid() if mine else pid,
             process_started=processes.started() if mine else process_started,
             tensorboard=tensorboard,
+            slots=slots,
         )
         self.report(run, "training", training or {})
         self.report(run, "validation", validation or {})
@@ -246,4 +249,5 @@ TRIAL_ARGUMENTS = {
     "process_started",
     "tensorboard",
     "warm_start",
+    "slots",
 }

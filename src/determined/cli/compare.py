@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli import finding, options, render, terminal
+from determined.cli import finding, options, render, side_by_side, terminal
 from determined.cli.connection import connect, owners
 from determined.cli.groups import HELP_NAMES
 from determined.cli.render import Column, Table, show_json
@@ -43,6 +43,8 @@ def compare(
     Of the metrics, the last values are shown, and the best of the one that is searched for.
     """
     runs = _runs([i for part in ids for i in part], [i for part in trial_ids for i in part], last)
+    if last and len(runs) < 2:
+        raise click.ClickException(_too_few(runs))
     if len(runs) < 2:
         raise click.UsageError(
             "Name two experiments or more, or trials with -t, or --last N.", click.get_current_context()
@@ -51,7 +53,15 @@ def compare(
     if form == "json":
         show_json(_document(rows, runs))
         return
-    _table(rows, runs, form).show(form)
+    names = [run.name for run in runs]
+    if form == "table":
+        rows = [_for_people(row) for row in rows]
+    if form == "table" and terminal.is_terminal():
+        for i, table in enumerate(side_by_side.tables([row[1:] for row in rows], names, terminal.width())):
+            terminal.write("\n" if i else "")
+            table.show()
+    else:
+        Table([Column("Section"), Column("Key"), *(Column(name, name) for name in names)], rows).show(form)
     if best := best_of(runs):
         terminal.say(best)
 
@@ -69,6 +79,15 @@ def _runs(ids: Sequence[int], trial_ids: Sequence[int], last: int | None) -> lis
         else:
             terminal.say(f"Experiment {experiment.id} has no trial, so it is left out.")
     return runs
+
+
+def _too_few(runs: Sequence[Run]) -> str:
+    """Why the newest runs are not compared."""
+    if not runs:
+        return "You have no run yet. Start some with: python train.py. Or compare other people's: det compare ID ID"
+    [run] = runs
+    about = f"experiment {run.experiment.id} ({run.experiment.name})"
+    return f"There is only one run: {about}. Look at it with: det experiment describe {run.experiment.id}"
 
 
 def _rows(runs: Sequence[Run], *, show_all: bool) -> list[list[Any]]:
@@ -89,19 +108,6 @@ def _rows(runs: Sequence[Run], *, show_all: bool) -> list[list[Any]]:
         title = f"validation.{metrics.pop()}.best" if len(metrics) == 1 else "best"
         rows.append(["metrics", title, *(run.trial.best_metric for run in runs)])
     return rows
-
-
-def _table(rows: list[list[Any]], runs: Sequence[Run], form: str) -> Table:
-    """A row for each key; where that is too wide for the terminal, a row for each run."""
-    names = [run.name for run in runs]
-    if form == "table":
-        rows = [_for_people(row) for row in rows]
-    columns = [Column("Section", rank=1), Column("Key", is_whole=True), *(Column(name, name) for name in names)]
-    upright = Table(columns, rows)
-    if form != "table" or not terminal.is_terminal() or upright.width() <= terminal.width() or len(rows) >= len(runs):
-        return upright
-    turned = [[name, *(row[2 + i] for row in rows)] for i, name in enumerate(names)]
-    return Table([Column("Run"), *(Column(row[1]) for row in rows)], turned)
 
 
 def _for_people(row: list[Any]) -> list[Any]:
@@ -127,11 +133,12 @@ def _document(rows: list[list[Any]], runs: Sequence[Run]) -> dict[str, Any]:
 
 def best_of(runs: Sequence[Run]) -> str:
     """Which run was best, if they can be compared at all."""
-    judged = [(run.trial.best_metric, run) for run in runs if run.trial.best_metric is not None]
-    metrics = {(run.experiment.searcher_metric, run.experiment.smaller_is_better) for _, run in judged}
-    if len(metrics) != 1:
+    from determined.client._ranking import best
+
+    trial = best([run.trial for run in runs])
+    if trial is None:
         return ""
-    [(metric, is_smaller_better)] = metrics
-    value, run = (min if is_smaller_better else max)(judged, key=lambda pair: pair[0])
+    run = next(run for run in runs if run.trial is trial)
     what = run.name if run.name.startswith("trial") else f"experiment {run.name}"
-    return f"Best: {what}, {metric} {render.number(value)}. Fetch its weights: det trial download {run.trial.id} --best"
+    value = render.number(trial.best_metric or 0.0)
+    return f"Best: {what}, {trial.searcher_metric} {value}. Fetch its weights: det trial download {trial.id} --best"

@@ -71,6 +71,7 @@ class Table:
     rows: Iterable[Sequence[Any]]
     title: str = ""
     is_description: bool = False  # one row that is too wide for a terminal is turned on its side
+    widths: Sequence[int] | None = None  # of the columns, on a terminal; longer texts go over several lines
 
     def show(self, form: str = "table") -> None:
         """Write it to stdout as `table`, `csv` or `json`."""
@@ -228,6 +229,9 @@ def _as_table(table: Table) -> Iterator[str]:
     if terminal.is_terminal():
         room = terminal.width()
         grid.leave_out_empty()
+        if table.widths is not None:
+            yield from grid.wrapped(table.widths)
+            return
         if table.is_description and len(rows) == 1 and grid.total() > room:
             yield from _as_lines(grid.titles(), grid.texts[0], room)
             return
@@ -247,10 +251,10 @@ class _Grid:
         self.texts = [[cell(value) for value in row] for row in rows]
         self.is_numeric = [_is_numeric(rows, i) for i in range(len(columns))]
         self.is_time = [any(type(row[i]) is datetime.datetime for row in rows) for i in range(len(columns))]
-        longest = [max(map(_length, column), default=0) for column in zip(*self.texts, strict=True)] or [0] * len(
+        longest = [max(map(text_width, column), default=0) for column in zip(*self.texts, strict=True)] or [0] * len(
             columns
         )
-        self.widths = [max(longest[i], _length(column.title)) for i, column in enumerate(columns)]
+        self.widths = [max(longest[i], text_width(column.title)) for i, column in enumerate(columns)]
         self.left_out: list[str] = []
 
     def titles(self) -> list[str]:
@@ -293,7 +297,7 @@ class _Grid:
         for i in (i for i, is_meant in enumerate(which) if is_meant):
             for text in self.texts:
                 text[i] = text[i][:length]
-            self.widths[i] = max([_length(self.columns[i].title), *(len(text[i]) for text in self.texts)])
+            self.widths[i] = max([text_width(self.columns[i].title), *(len(text[i]) for text in self.texts)])
 
     def _remove(self, i: int) -> None:
         parts: list[list[Any]] = [self.columns, self.is_numeric, self.is_time, self.widths, *self.texts]
@@ -317,12 +321,35 @@ class _Grid:
                 line = line.replace(f" {text[i]} ", f" {terminal.paint(text[i], STATE_COLOURS.get(text[i], '0'))} ", 1)
             yield line.rstrip() + "\n"
 
+    def wrapped(self, widths: Sequence[int]) -> Iterator[str]:
+        """The same in columns of these widths, where nothing is cut."""
+        self.widths = list(widths)
+        for titles in _over_lines(self.titles(), widths):
+            yield terminal.paint(_line(titles, self.widths, self.is_numeric), "1") + "\n"
+        yield "+".join("-" * (width + 2) for width in self.widths) + "\n"
+        for text in self.texts:
+            yield from (_line(part, self.widths, self.is_numeric) + "\n" for part in _over_lines(text, widths))
+
+
+def _over_lines(texts: Sequence[str], widths: Sequence[int]) -> Iterator[Sequence[str]]:
+    """The cells of one row as the cells of as many lines as they need."""
+    import itertools
+    import textwrap
+
+    parts = [
+        textwrap.wrap(text, width if text_width(text) == len(text) else max(width // 2, 1), break_on_hyphens=False)
+        if text_width(text) > width
+        else [text]
+        for text, width in zip(texts, widths, strict=True)
+    ]
+    return itertools.zip_longest(*parts, fillvalue="")
+
 
 def _as_lines(titles: list[str], texts: list[str], room: int) -> Iterator[str]:
     """One row that is too wide for the terminal, turned on its side."""
     import textwrap
 
-    left = max(map(_length, titles))
+    left = max(map(text_width, titles))
     for title, text in zip(titles, texts, strict=True):
         parts = textwrap.wrap(text, max(room - left - 4, 20)) or [""]
         yield f" {terminal.paint(title.ljust(left), '1')}  {parts[0]}\n"
@@ -347,7 +374,7 @@ def _line(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 
 def _pad(text: str, width: int, is_right: bool) -> str:
-    length = _length(text)
+    length = text_width(text)
     if length > width:
         text, length = _cut(text, width), width
     return " " * (width - length) + text if is_right else text + " " * (width - length)
@@ -359,14 +386,14 @@ def _cut(text: str, width: int) -> str:
         return text[: width - 1] + mark
     kept, used = "", 1
     for character in text:
-        used += _length(character)
+        used += text_width(character)
         if used > width:
             break
         kept += character
-    return kept + mark + " " * (width - _length(kept) - 1)
+    return kept + mark + " " * (width - text_width(kept) - 1)
 
 
-def _length(text: str) -> int:
+def text_width(text: str) -> int:
     """Columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)

@@ -84,10 +84,12 @@ def compare(trials: Sequence[Trial]) -> Comparison:
 def description(trial: Trial) -> dict[str, dict[str, Any]]:
     """What a trial is compared by: section to key to value."""
     config = {key: value for key, value in trial.get_experiment().config.items() if key != "hyperparameters"}
+    attempts = trial.attempts()
+    environment = {**attempts[-1].environment, "ranks": attempts[-1].slots} if attempts else {}
     return {
         "hparams": flat(trial.hparams),
         "config": flat(config),
-        "environment": flat({k: v for k, v in trial.environment.items() if k not in ALWAYS_DIFFERENT}),
+        "environment": flat({k: v for k, v in environment.items() if k not in ALWAYS_DIFFERENT}),
         "metrics": _figures(trial.summary_metrics),
     }
 

@@ -71,6 +71,16 @@ def judged(experiments: Sequence[Experiment], metric: str, smaller_is_better: bo
     return found
 
 
+def best(trials: Iterable[Trial]) -> Trial | None:
+    """The best of trials whose experiments look at the same metric in the same way; None if they do not."""
+    having = [(trial.best_metric, trial) for trial in trials if trial.best_metric is not None]
+    goals = {(trial.searcher_metric, trial.smaller_is_better) for _, trial in having}
+    if len(goals) != 1:
+        return None
+    choose = min if having[0][1].smaller_is_better else max
+    return choose(having, key=lambda pair: pair[0])[1]
+
+
 def summary(trial: Trial, group: str, name: str) -> dict[str, Any]:
     """Count, last, min, max and mean of one metric of a trial; empty if it never reported it."""
     found: dict[str, Any] = trial.summary_metrics.get(SUMMARIES.get(group, group), {}).get(name, {})

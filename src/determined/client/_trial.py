@@ -96,6 +96,13 @@ class Trial:
         return self._experiment.searcher_metric
 
     @property
+    def smaller_is_better(self) -> bool:
+        """Whether its experiment takes smaller values of that metric for better ones."""
+        if self._experiment is None:
+            self._experiment = self.get_experiment()
+        return self._experiment.smaller_is_better
+
+    @property
     def environment(self) -> dict[str, Any]:
         """What the newest attempt ran in: arguments, git commit, packages, host.
 
