@@ -11,6 +11,7 @@ from typing import Any
 from determined.client._checkpoint import Storages
 from determined.client._files import remove_event_files
 from determined.client._session import Session
+from determined.errors import StorageConfigError, UnsafePath
 
 logger = logging.getLogger("determined.client")
 
@@ -22,10 +23,13 @@ class Purged:
     Args:
         experiments: Ids of the experiments.
         checkpoints: Ids of the checkpoints whose files were removed.
+        skipped: A sentence per checkpoint that was left alone, because what is recorded of it leads out of its storage.
+            Its experiment stays.
     """
 
     experiments: list[int]
     checkpoints: list[str]
+    skipped: list[str] = dataclasses.field(default_factory=list)
 
 
 class StoreCommands:
@@ -162,8 +166,13 @@ def _missing_files(session: Session) -> Iterator[str]:
     with session.read() as conn:
         rows = checkpoints.find(conn, sort_by="time")
     for row in rows:
-        storage = storages.of(row.uuid, row.storage)
-        if storage is not None and not storage.exists(row.uuid):
+        try:
+            storage = storages.of(row.uuid, row.storage)
+            is_missing = storage is not None and not storage.exists(row.uuid)
+        except (UnsafePath, StorageConfigError) as e:
+            yield f"Checkpoint {row.uuid!a} of trial {row.trial_id} has no place where its files could be: {e}"
+            continue
+        if storage is not None and is_missing:
             yield f"Checkpoint {row.uuid} of trial {row.trial_id} is COMPLETED, and has no files in {storage.url}."
 
 
@@ -175,17 +184,24 @@ def purge(session: Session) -> Purged:
         found = removal.condemned(conn)
     if not found.experiment_ids:
         return Purged([], [])
-    storages, removed = Storages(), []
+    storages, removed, skipped, kept = Storages(), [], [], set()
     for checkpoint in found.checkpoints:
-        storage = storages.of(checkpoint.uuid, checkpoint.storage)
-        if storage is not None:
-            storage.delete(checkpoint.uuid)
-            removed.append(checkpoint.uuid)
+        try:
+            storage = storages.of(checkpoint.uuid, checkpoint.storage)
+            if storage is not None:
+                storage.delete(checkpoint.uuid)
+                removed.append(checkpoint.uuid)
+        except (UnsafePath, StorageConfigError) as e:  # nothing of ours, and the rest need not wait for it
+            kept.add(checkpoint.experiment_id)
+            skipped.append(
+                f"Checkpoint {checkpoint.uuid!a} is skipped, and its experiment {checkpoint.experiment_id} stays: {e}"
+            )
+            logger.warning("%s", skipped[-1])
     for directory in found.tensorboard:
         remove_event_files(directory)
     with session.write() as conn:
-        gone = removal.purge(conn, found.experiment_ids).experiment_ids
-    return Purged(gone, removed)
+        gone = removal.purge(conn, [i for i in found.experiment_ids if i not in kept]).experiment_ids
+    return Purged(gone, removed, skipped)
 
 
 def purge_quietly(session: Session) -> None:

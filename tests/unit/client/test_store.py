@@ -9,6 +9,7 @@ import pytest
 from determined import errors
 from determined.artifacts import open_storage
 from determined.client import Determined
+from determined.store.schema import checkpoints
 from tests.history import History
 
 
@@ -72,6 +73,31 @@ def test_without_second_thoughts_deleting_is_for_good(
     runs.get_experiment(run.experiment_id).delete()
     assert open_storage(history.storage).list() == []
     assert runs.list_experiments(deleted=True) == []
+
+
+def test_a_row_that_leads_out_of_its_storage_is_skipped(
+    history: History, runs: Determined, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 11: vacuum says so and goes on with the rest; what the row leads to is not touched."""
+    outside = history.root / "outside"
+    outside.mkdir()
+    (outside / "metadata.json").write_text("{}")
+    bad, good = history.run(checkpoints=[1, 2]), history.run(checkpoints=[1])
+    with history.store.write() as conn:
+        rows = checkpoints.update().where(checkpoints.c.uuid == bad.checkpoints[1])
+        conn.execute(rows.values(uuid="../outside"))
+    (problem,) = runs.store.check(files=True)
+    assert problem.startswith(
+        f"Checkpoint '../outside' of trial {bad.trial_id} has no place where its files could be: "
+    )
+    for run in (bad, good):
+        runs.get_experiment(run.experiment_id).delete()
+    monkeypatch.setenv("DET_UNDELETE_DAYS", "0")
+    runs.store.vacuum()
+    assert f"Checkpoint '../outside' is skipped, and its experiment {bad.experiment_id} stays: " in caplog.text
+    assert [experiment.id for experiment in runs.list_experiments(deleted=True)] == [bad.experiment_id]
+    assert open_storage(history.storage).list() == [bad.checkpoints[1]]  # its row now says something else
+    assert (outside / "metadata.json").exists()
 
 
 def test_vacuum(history: History, runs: Determined) -> None:
