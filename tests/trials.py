@@ -200,9 +200,9 @@ def watch(context: PyTorchTrialContext, log: Log) -> None:
     report_progress, report_early_exit = services.train.report_progress, services.train.report_early_exit
     store_path, store_shards = services.checkpoint._store_path, services.checkpoint._store_path_shards
 
-    def training(steps_completed: int, metrics: dict[str, Any], batch_metrics: Any = None) -> None:
+    def training(steps_completed: int, metrics: dict[str, Any], batch_metrics: Any = None, **more: Any) -> None:
         log.append(("training", steps_completed, metrics, batch_metrics))
-        report_training(steps_completed, metrics, batch_metrics)
+        report_training(steps_completed, metrics, batch_metrics, **more)
 
     def validation(steps_completed: int, metrics: dict[str, Any]) -> None:
         log.append(("validation", steps_completed, metrics))

@@ -26,6 +26,7 @@ class TrialMetrics:
         metrics: Name to value.
         group: `training`, `validation`, or a group of the user's.
         batch_metrics: The metrics of single batches, if they were asked for.
+        window: How many batches the metrics are averages of; None if that was not said.
 
     Example::
 
@@ -40,6 +41,7 @@ class TrialMetrics:
     metrics: dict[str, Any]
     group: str
     batch_metrics: list[dict[str, Any]] | None = None
+    window: int | None = None
 
     @property
     def total_batches(self) -> int | None:
@@ -54,6 +56,7 @@ class TrialMetrics:
             "group": self.group,
             "steps_completed": self.steps_completed,
             "end_time": self.end_time,
+            "window": self.window,
             "metrics": self.metrics,
         }
 
@@ -89,9 +92,8 @@ class Metrics:
         with self._session.read() as conn:
             found = metrics.rows(conn, self._trial_ids, self._group, with_batches=self._with_batches, **self._range)
             for row in found:
-                yield TrialMetrics(
-                    row.trial_id, row.attempt, row.steps, row.time, row.metrics, row.group, row.batch_metrics
-                )
+                own = (row.metrics, row.group, row.batch_metrics, row.window)
+                yield TrialMetrics(row.trial_id, row.attempt, row.steps, row.time, *own)
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per report, one column per metric, after `trial_id`, `group`, `steps_completed` and `end_time`.
@@ -117,6 +119,8 @@ class Curve:
     """A metric over the steps, in buckets, as columns: bucket i holds the reports from `steps[i]` to `ends[i]`.
 
     `min`, `mean` and `max` are of the finite values, None where there is none; `odd` counts NaN and infinities.
+    The mean weighs training metrics by the batches that they are averages of; where reports are few enough to be shown
+    singly, averages of a few batches, such as the rest of an epoch, are joined with the next.
 
     Example::
 
@@ -151,7 +155,7 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class Points:
-    """A metric exactly as it was reported, as columns, in order of steps.
+    """A metric exactly as it was reported, as columns, in order of steps; `window` is how many batches it averages.
 
     Example::
 
@@ -165,6 +169,7 @@ class Points:
     steps: list[int]
     value: list[float]
     time: list[datetime.datetime]
+    window: list[int | None]
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -175,5 +180,6 @@ class Points:
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per point."""
-        rows = zip(self.steps, self.value, self.time, strict=True)
-        return frame({"steps": steps, "value": value, "time": time} for steps, value, time in rows)
+        names = ("steps", "value", "time", "window")
+        rows = zip(*(getattr(self, name) for name in names), strict=True)
+        return frame(dict(zip(names, row, strict=True)) for row in rows)

@@ -278,7 +278,7 @@ class Trial:
         self._refuse_unknown(group, name)
         with self._session.read() as conn:
             found = curves.points(conn, self.id, group, name, first=first, last=last, limit=limit)
-        return Points(self.id, group, name, found.steps, found.value, found.time)
+        return Points(self.id, group, name, found.steps, found.value, found.time, found.window)
 
     def _refuse_unknown(self, group: str, name: str | None = None) -> None:
         """Raise for what was never reported; a group that a running trial has not reported may still come."""

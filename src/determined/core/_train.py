@@ -84,7 +84,12 @@ class TrainContext:
         self._metadata: dict[str, Json] | None = None
 
     def report_training_metrics(
-        self, steps_completed: int, metrics: dict[str, Any], batch_metrics: Sequence[dict[str, Any]] | None = None
+        self,
+        steps_completed: int,
+        metrics: dict[str, Any],
+        batch_metrics: Sequence[dict[str, Any]] | None = None,
+        *,
+        window: int | None = None,
     ) -> None:
         """Report metrics of training so far.
 
@@ -92,8 +97,9 @@ class TrainContext:
             steps_completed: Batches (or steps) trained since the first.
             metrics: Names and values, usually averages since the last report.
             batch_metrics: The values of each batch since the last report; kept, not plotted as a group.
+            window: How many batches the metrics are averages of, so that curves and summaries can weigh them.
         """
-        self._report("training", steps_completed, metrics, batch_metrics)
+        self._report("training", steps_completed, metrics, batch_metrics, window)
 
     def report_validation_metrics(self, steps_completed: int, metrics: dict[str, Any]) -> None:
         """Report metrics of a validation.
@@ -221,6 +227,7 @@ class TrainContext:
         steps_completed: int,
         metrics: dict[str, Any],
         batch_metrics: Sequence[dict[str, Any]] | None = None,
+        window: int | None = None,
     ) -> None:
         if not isinstance(group, str) or not group or "." in group:
             raise ValueError(f"A metric group is a name without dots, not {group!r}.")
@@ -229,6 +236,7 @@ class TrainContext:
             plain_metrics(metrics),
             _steps(steps_completed),
             None if batch_metrics is None else plain_batches(batch_metrics),
+            None if window is None else _window(window),
         )
         if not self._may_report(f"report of {group} metrics"):
             return
@@ -264,6 +272,12 @@ def _steps(steps_completed: Any) -> int:
     if steps > MOST_STEPS:
         raise ValueError(f"steps_completed is {steps}; expected at most 2**63 - 1, which is what can be kept.")
     return steps
+
+
+def _window(window: Any) -> int:
+    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+        raise ValueError(f"window is {window!r}; expected how many batches the metrics are averages of, from 1 up.")
+    return window
 
 
 def _validation_values(metrics: Any) -> Any:

@@ -121,7 +121,9 @@ def report(fit: Fit, due: Due) -> None:
     result = fit.window.close(fit.context.reducers)
     metrics = {**fit.counters(), **result.metrics}
     fit.context.write_events("training", fit.progress.batches_trained, result.metrics, result.batch_metrics)
-    fit.core.train.report_training_metrics(fit.progress.batches_trained, metrics, result.batch_metrics)
+    fit.core.train.report_training_metrics(
+        fit.progress.batches_trained, metrics, result.batch_metrics, window=result.batches or None
+    )
     _report_speed(fit, result.batches, result.records)
     if not fit.updates_checked:
         _warn_without_updates(fit, result.batches)

@@ -20,7 +20,7 @@ WIDTH = 16
 FAN = 4
 """Cells of one level in a cell of the next."""
 
-Point = tuple[int, float]  # steps, value
+Point = tuple[int, float, int]  # steps, value, and how many batches it is an average of (1: not said)
 
 
 def width(level: int) -> int:
@@ -32,10 +32,13 @@ def width(level: int) -> int:
 class Cell:
     """What some neighbouring points amount to. `min`, `max` and `sum` are of the finite values, None without one.
 
+    The mean weighs each value by the batches behind it; a cell that was stored without weights counts each once.
+
     Example::
 
-        cell = Cell.of([(10, 1.0), (20, 3.0), (30, math.nan)])
+        cell = Cell.of([(10, 1.0, 1), (20, 3.0, 1), (30, math.nan, 1)])
         assert (cell.count, cell.odd, cell.min, cell.max, cell.mean) == (2, 1, 1.0, 3.0, 2.0)
+        assert Cell.of([(100, 1.0, 100), (125, 2.0, 25)]).mean == 1.2
     """
 
     first_steps: int
@@ -45,14 +48,18 @@ class Cell:
     min: float | None = None
     max: float | None = None
     sum: float | None = None
+    weight: int | None = None  # batches behind the finite values
+    weighted: float | None = None  # the sum of value times batches
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> Cell:
         """The cell of these points, which are in order of steps."""
-        finite = [value for _, value in points if math.isfinite(value)]
+        finite = [(value, batches) for _, value, batches in points if math.isfinite(value)]
         cell = cls(points[0][0], points[-1][0], len(finite), len(points) - len(finite))
         if finite:
-            cell.min, cell.max, cell.sum = min(finite), max(finite), sum(finite)
+            values = [value for value, _ in finite]
+            cell.min, cell.max, cell.sum = min(values), max(values), sum(values)
+            cell.weight, cell.weighted = sum(b for _, b in finite), sum(value * b for value, b in finite)
         return cell
 
     @property
@@ -64,7 +71,11 @@ class Cell:
         """The mean of the finite values. It is not finite itself if their sum is more than a float holds."""
         if not self.count:
             return None
-        return math.nan if self.sum is None else self.sum / self.count  # SQLite has no NaN: it gives back nothing
+        weighted, weight = self._weights()
+        return math.nan if weighted is None else weighted / weight  # SQLite has no NaN: it gives back nothing
+
+    def _weights(self) -> tuple[float | None, int]:
+        return (self.sum, self.count) if self.weight is None else (self.weighted, self.weight)
 
     def joined(self, later: Cell) -> Cell:
         """One cell for both; `later` follows this one."""
@@ -74,6 +85,9 @@ class Cell:
             joined.min = min(cell.min for cell in parts if cell.min is not None)
             joined.max = max(cell.max for cell in parts if cell.max is not None)
             joined.sum = sum(math.nan if cell.sum is None else cell.sum for cell in parts)
+            weights = [cell._weights() for cell in parts]
+            joined.weighted = sum(math.nan if weighted is None else weighted for weighted, _ in weights)
+            joined.weight = sum(weight for _, weight in weights)
         return joined
 
 
@@ -102,7 +116,7 @@ class Rollup:
     Example::
 
         rollup = Rollup()
-        full = rollup.extend([(step, float(step)) for step in range(20)])
+        full = rollup.extend([(step, float(step), 1) for step in range(20)])
         assert [(level, place) for level, place, _ in full] == [(0, 0)]
         assert rollup.total.mean == 9.5
     """
@@ -138,7 +152,7 @@ class Rollup:
 
     def sample(self, numbers: Sequence[float]) -> None:
         """Count numbers that belong to no step."""
-        cell = Cell.of([(0, number) for number in numbers])
+        cell = Cell.of([(0, number, 1) for number in numbers])
         self.samples = cell if self.samples is None else self.samples.joined(cell)
 
     @property
@@ -168,7 +182,8 @@ class Rollup:
 def _plain(cell: Cell | None) -> list[float | None] | None:
     if cell is None:
         return None
-    return [cell.first_steps, cell.last_steps, cell.count, cell.odd, cell.min, cell.max, cell.sum]
+    extremes = [cell.first_steps, cell.last_steps, cell.count, cell.odd, cell.min, cell.max, cell.sum]
+    return [*extremes, cell.weight, cell.weighted]
 
 
 def real(value: Json) -> float | None:

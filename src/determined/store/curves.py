@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import itertools
+import math
+import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,6 +30,7 @@ class Envelope:
     """A curve in buckets, as columns; bucket i holds the points from `steps[i]` to `ends[i]`.
 
     `min`, `mean` and `max` are of the finite values, None where there is none; `odd` counts NaN and infinities.
+    The mean weighs averages by their batches, and where points are shown singly, averages of few batches are joined.
     """
 
     steps: list[int]
@@ -49,6 +52,7 @@ class Points:
     steps: list[int]
     value: list[float]
     time: list[datetime.datetime]
+    window: list[int | None]  # how many batches each is an average of
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -89,7 +93,8 @@ def envelope(
     low, high = first or 0, series.last_steps if last is None else min(last, series.last_steps)
     there = _points_between(conn, series, low, high)
     if there <= EXACT * buckets:
-        pieces = [Cell.of([(row.steps, value)]) for row, value in _numbers(conn, trial_id, group, name, first, last)]
+        numbers = _numbers(conn, trial_id, group, name, first, last)
+        pieces = _even([(row.steps, value, row.window_batches) for row, value in numbers])
     else:
         level = 0
         while width(level + 1) * buckets <= 2 * there:  # half as many buckets will do, for a quarter of the reading
@@ -99,6 +104,38 @@ def envelope(
     ends = [number * len(pieces) // count for number in range(count + 1)] if count else []
     whole = (join(pieces[start:end]) for start, end in itertools.pairwise(ends))
     return _columns([cell for cell in whole if cell is not None])
+
+
+def _even(points: Sequence[tuple[int, float, int | None]]) -> list[Cell]:
+    """A cell for each point; averages of few batches are first joined to averages of about as many as the others.
+
+    Windows end at validations and checkpoints too, so that one of 100 batches may be followed by one of 5: drawn as it
+    is, the second one is noise that looks like a jump.
+    """
+    windows = [window for _, _, window in points if window]
+    typical = statistics.median_low(windows) if windows else 0
+    cells: list[Cell] = []
+    small: list[tuple[int, float, int]] = []  # averages of few batches, waiting for more
+
+    def average() -> Cell:
+        cell = Cell.of(small)
+        mean = 0.0 if cell.mean is None else cell.mean
+        batches = sum(batches for *_, batches in small)
+        small.clear()
+        return Cell.of([(cell.last_steps, mean, batches)])
+
+    for steps, value, window in points:
+        if not window or not math.isfinite(value):
+            cells += [average()] if small else []
+            cells.append(Cell.of([(steps, value, window or 1)]))
+            continue
+        small.append((steps, value, window))
+        if 2 * sum(batches for *_, batches in small) >= typical:
+            cells.append(average())
+    if small and cells and cells[-1].weight is not None and cells[-1].mean is not None:
+        last = cells.pop()
+        small.insert(0, (last.last_steps, last.mean or 0.0, last.weight or 1))
+    return cells + ([average()] if small else [])
 
 
 def chart(
@@ -120,12 +157,13 @@ def points(
     limit: int | None = None,
 ) -> Points:
     """The exact points of a curve between two steps, both included; the first `limit` of them."""
-    found = Points([], [], [])
+    found = Points([], [], [], [])
     numbers = _numbers(conn, trial_id, group, name, first, last, metrics.c.report_time)
     for row, value in itertools.islice(numbers, limit):
         found.steps.append(row.steps)
         found.value.append(value)
         found.time.append(row.report_time)
+        found.window.append(row.window_batches)
     return found
 
 
@@ -139,7 +177,7 @@ def _numbers(
     *columns: sa.ColumnElement[Any],
 ) -> Iterator[tuple[sa.Row[Any], float]]:
     """The rows in which a metric is a number, in order of steps."""
-    query = sa.select(metrics.c.steps, metrics.c.body, *columns).where(
+    query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches, *columns).where(
         metrics.c.trial_id == trial_id,
         metrics.c.metric_group == group,
         metrics.c.archived == sa.false(),

@@ -34,6 +34,7 @@ class MetricReport(Report):
     metrics: dict[str, Json]
     steps_completed: int | None = None
     batch_metrics: Batches | None = None
+    window: int | None = None  # how many batches these are averages of; None: not said
 
     def batches(self) -> list[dict[str, Json]]:
         """The metrics of each batch, however they came."""

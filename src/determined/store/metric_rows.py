@@ -17,6 +17,7 @@ from determined.store import batches, values
 from determined.store.messages import MetricReport
 from determined.store.rows import chunks
 from determined.store.schema import metric_series, metrics
+from determined.store.series import Fresh
 
 if TYPE_CHECKING:
     from determined.store.attempts import Attempt
@@ -34,8 +35,9 @@ class ReportRow:
     fresh: dict[str, Json]  # what is new of the body
     batches: bytes | None = None
     id: int | None = None
+    window: int | None = None
 
-    def merge(self, place: Place, metrics: dict[str, Json], batches: bytes | None) -> None:
+    def merge(self, place: Place, metrics: dict[str, Json], batches: bytes | None, window: int | None) -> None:
         for name, value in metrics.items():
             if name not in self.body:
                 self.body[name] = self.fresh[name] = value
@@ -45,6 +47,7 @@ class ReportRow:
                     f"become {value!r}. Report each metric once per step, or under another name."
                 )
         self.batches = batches or self.batches
+        self.window = window or self.window
 
 
 def hide_older(conn: sa.Connection, attempt: Attempt, reports: Sequence[MetricReport]) -> dict[str, int]:
@@ -98,9 +101,9 @@ def sort(
         place = (report.group, report.steps_completed)
         packed = batches.pack(report.batch_metrics)
         if place in rows:
-            rows[place].merge(place, body, packed)
+            rows[place].merge(place, body, packed, report.window)
         else:
-            rows[place] = ReportRow(report.time, body, body, packed)
+            rows[place] = ReportRow(report.time, body, body, packed, window=report.window)
     return rows, samples
 
 
@@ -113,8 +116,9 @@ def meet(conn: sa.Connection, attempt: Attempt, rows: dict[Place, ReportRow], hi
                 conn.execute(metrics.update().where(metrics.c.id == there.id).values(archived=True))
                 hidden[group] = min(hidden.get(group, there.steps), there.steps)
                 continue
-            row = ReportRow(there.report_time, values.load(there.body), {}, there.batch_metrics, there.id)
-            row.merge(place, rows[place].body, rows[place].batches)
+            known = (there.batch_metrics, there.id, there.window_batches)
+            row = ReportRow(there.report_time, values.load(there.body), {}, *known)
+            row.merge(place, rows[place].body, rows[place].batches, rows[place].window)
             rows[place] = row
 
 
@@ -142,6 +146,7 @@ def write(
             "report_time": row.time,
             "body": values.dump(row.body),
             "batch_metrics": row.batches,
+            "window_batches": row.window,
         }
         for (group, steps), row in rows.items()
         if row.id is None
@@ -154,6 +159,7 @@ def write(
             "report_time": report.time,
             "body": values.dump(body),
             "batch_metrics": batches.pack(report.batch_metrics),
+            "window_batches": report.window,
         }
         for report, body in samples
     ]
@@ -161,19 +167,17 @@ def write(
         conn.execute(metrics.insert(), new)
     for row in rows.values():
         if row.id is not None:
-            changes = {"body": values.dump(row.body), "batch_metrics": row.batches}
+            changes = {"body": values.dump(row.body), "batch_metrics": row.batches, "window_batches": row.window}
             conn.execute(metrics.update().where(metrics.c.id == row.id).values(**changes))
 
 
-def fresh(
-    rows: dict[Place, ReportRow], samples: Iterable[Checked]
-) -> dict[str, list[tuple[int | None, dict[str, Json]]]]:
+def fresh(rows: dict[Place, ReportRow], samples: Iterable[Checked]) -> dict[str, list[Fresh]]:
     """What is new, by group, in order of steps."""
-    fresh: dict[str, list[tuple[int | None, dict[str, Json]]]] = {}
+    fresh: dict[str, list[Fresh]] = {}
     for (group, steps), row in sorted(rows.items(), key=lambda item: item[0]):
-        fresh.setdefault(group, []).append((steps, row.fresh))
+        fresh.setdefault(group, []).append((steps, row.fresh, row.window))
     for report, body in samples:
-        fresh.setdefault(report.group, []).append((None, body))
+        fresh.setdefault(report.group, []).append((None, body, None))
     return fresh
 
 

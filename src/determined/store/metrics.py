@@ -38,6 +38,7 @@ class MetricRow:
     time: datetime.datetime
     metrics: dict[str, Json]
     batch_metrics: list[dict[str, Json]] | None = None
+    window: int | None = None  # how many batches they are averages of; None: not said
 
 
 def append(conn: sa.Connection, attempt: Attempt, reports: Sequence[MetricReport]) -> None:
@@ -112,7 +113,7 @@ def move_samples(conn: sa.Connection, from_trial_id: int, to: Attempt) -> None:
     samples = sa.and_(metrics.c.trial_id == from_trial_id, metrics.c.steps.is_(None))
     fresh: dict[str, list[Fresh]] = {}
     for row in conn.execute(sa.select(metrics.c.metric_group, metrics.c.body).where(samples).order_by(metrics.c.id)):
-        fresh.setdefault(row.metric_group, []).append((None, values.load(row.body)))
+        fresh.setdefault(row.metric_group, []).append((None, values.load(row.body), None))
     conn.execute(metrics.update().where(samples).values(trial_id=to.trial_id, attempt=to.attempt))
     series = TrialSeries(conn, to.trial_id, fresh.keys())
     for group, bodies in fresh.items():
@@ -162,7 +163,7 @@ def _summary(known: dict[str, Any], changes: dict[tuple[str, str], dict[str, Any
 
 def _total_batches(conn: sa.Connection, trial: sa.Row[Any], fresh: dict[str, list[Fresh]], *, again: bool) -> int:
     if not again:
-        steps = (steps for bodies in fresh.values() for steps, _ in bodies if steps is not None)
+        steps = (steps for bodies in fresh.values() for steps, _, _ in bodies if steps is not None)
         return max([int(trial.total_batches), *steps])
     visible = (metrics.c.trial_id == trial.id, metrics.c.archived == sa.false())
     return int(conn.scalar(sa.select(sa.func.max(metrics.c.steps)).where(*visible)) or 0)
@@ -187,7 +188,8 @@ def rows(
         last: Up to and including this step.
         with_batches: Also the metrics of single batches, which take a while to unpack.
     """
-    columns = [metrics.c[name] for name in ("trial_id", "attempt", "metric_group", "steps", "report_time", "body")]
+    shown = ("trial_id", "attempt", "metric_group", "steps", "report_time", "body", "window_batches")
+    columns = [metrics.c[name] for name in shown]
     if with_batches:
         columns.append(metrics.c.batch_metrics)
     ids = [trial_ids] if isinstance(trial_ids, int) else list(dict.fromkeys(trial_ids))
@@ -204,7 +206,7 @@ def rows(
             for row in result:
                 single = batches.unpack(row.batch_metrics) if with_batches else None
                 place = (row.trial_id, row.attempt, row.metric_group, row.steps, row.report_time)
-                yield MetricRow(*place, values.load(row.body), single)
+                yield MetricRow(*place, values.load(row.body), single, row.window_batches)
 
 
 def names(

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from determined.store import values
 
-VERSION = "0001"
+VERSION = "0002"
 """The revision that this code reads and writes; a store of a later one is refused kindly."""
 
 
@@ -271,6 +271,7 @@ metrics = sa.Table(
     sa.Column("body", sa.Text, nullable=False),  # JSON, read only when wanted
     sa.Column("batch_metrics", sa.LargeBinary),  # compressed JSON of the batches, read only when asked for
     _flag("archived"),
+    sa.Column("window_batches", sa.BigInteger),  # how many batches the body's values are averages of; null: not said
     sa.UniqueConstraint("trial_id", "attempt", "metric_group", "steps"),
     sa.Index(None, "trial_id", "metric_group", "archived", "steps"),
     sqlite_autoincrement=True,
@@ -304,6 +305,8 @@ metric_cells = sa.Table(  # full roll-ups: `cell` n of level k sums up the point
     sa.Column("min", Real),
     sa.Column("max", Real),
     sa.Column("sum", Real),
+    sa.Column("weight", sa.BigInteger),  # batches behind the finite values; null: a cell of before, each counts once
+    sa.Column("weighted", Real),  # the sum of value times batches
     sa.PrimaryKeyConstraint("series_id", "level", "first_steps"),
     sqlite_with_rowid=False,
 )

@@ -19,9 +19,9 @@ from determined.store.cells import Cell, FullCell, Rollup, join, real, width
 from determined.store.schema import metric_cells, metric_series, metrics
 
 PAGE = 2000
-CELL_COLUMNS = ("first_steps", "last_steps", "count", "odd", "min", "max", "sum")
+CELL_COLUMNS = ("first_steps", "last_steps", "count", "odd", "min", "max", "sum", "weight", "weighted")
 
-Fresh = tuple["int | None", "dict[str, Json]"]  # steps, and the values that are new there
+Fresh = tuple["int | None", "dict[str, Json]", "int | None"]  # steps, the values that are new there, their window
 
 
 @dataclasses.dataclass
@@ -37,11 +37,13 @@ class Series:
     rollup: Rollup = dataclasses.field(default_factory=Rollup)
     full: list[FullCell] = dataclasses.field(default_factory=list)  # not written yet
 
-    def take(self, points: Sequence[tuple[int, Json]]) -> None:
+    def take(self, points: Sequence[tuple[int, Json, int | None]]) -> None:
         """Go on with these values, which are in order of steps and follow all that were taken."""
-        self._note_types([value for _, value in points])
-        self.last_steps, self.last = points[-1]
-        numbers = [(steps, number) for steps, value in points if (number := real(value)) is not None]
+        self._note_types([value for _, value, _ in points])
+        self.last_steps, self.last, _ = points[-1]
+        numbers = [
+            (steps, number, window or 1) for steps, value, window in points if (number := real(value)) is not None
+        ]
         self.full += self.rollup.extend(numbers)
 
     def sample(self, samples: Sequence[Json]) -> None:
@@ -89,7 +91,7 @@ class TrialSeries:
             changed_from: Rows from this step on were hidden or shown; curves that reach it are made again from there.
         """
         again = {name: changed_from for name in self._reaching(group, changed_from) if changed_from is not None}
-        for name, points in _by_name((steps, body) for steps, body in fresh if steps is not None).items():
+        for name, points in _by_name(row for row in fresh if row[0] is not None).items():
             series = self._get(group, name)
             if name in again:
                 continue  # reads the row itself
@@ -97,8 +99,8 @@ class TrialSeries:
                 again[name] = points[0][0]  # an earlier step: what follows it moves
             else:
                 series.take(points)
-        for name, samples in _by_name((None, body) for steps, body in fresh if steps is None).items():
-            self._get(group, name).sample([value for _, value in samples])
+        for name, samples in _by_name(row for row in fresh if row[0] is None).items():
+            self._get(group, name).sample([value for _, value, _ in samples])
         if again:
             self._make_again(group, {name: (self._get(group, name), start) for name, start in again.items()})
 
@@ -126,9 +128,9 @@ class TrialSeries:
         for page in pages(self._conn, self._trial_id, group, min(right) if len(right) == len(kept) else None):
             for name, points in _by_name(_only_after(page, kept)).items():
                 series = again[name][0]
-                if samples := [value for steps, value in points if steps is None]:
+                if samples := [value for steps, value, _ in points if steps is None]:
                     series.sample(samples)
-                if stepped := [(steps, value) for steps, value in points if steps is not None]:
+                if stepped := [point for point in points if point[0] is not None]:
                     series.take(stepped)
 
     def _cut(self, series: Series, start: int) -> int | None:
@@ -148,14 +150,14 @@ class TrialSeries:
 
     def _find_last(self, series: Series, before: int) -> None:
         """The last value that a curve has before a step, or among its samples; one that has none has no type either."""
-        query = sa.select(metrics.c.steps, metrics.c.body).where(
+        query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches).where(
             *_visible(self._trial_id, series.group), mentions(self._conn, series.name)
         )
         earlier = query.where(metrics.c.steps < before).order_by(metrics.c.steps.desc())
         samples = query.where(metrics.c.steps.is_(None)).order_by(metrics.c.id.desc())
         for rows in (earlier, samples):
             for page in _pages(self._conn, rows):
-                for steps, body in page:
+                for steps, body, _ in page:
                     if series.name in body:
                         series.last_steps, series.last = steps, body[series.name]
                         return
@@ -223,7 +225,7 @@ def _visible(trial_id: int, group: str) -> tuple[sa.ColumnElement[bool], ...]:
 
 def pages(conn: sa.Connection, trial_id: int, group: str, after: int | None = None) -> Iterator[list[Fresh]]:
     """Visible rows of a group after a step, in order of steps, some at a time; all, samples first, without a step."""
-    query = sa.select(metrics.c.steps, metrics.c.body).where(*_visible(trial_id, group))
+    query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches).where(*_visible(trial_id, group))
     if after is None:
         yield from _pages(conn, query.where(metrics.c.steps.is_(None)).order_by(metrics.c.id))
         after = -1
@@ -233,23 +235,24 @@ def pages(conn: sa.Connection, trial_id: int, group: str, after: int | None = No
 def _pages(conn: sa.Connection, query: sa.Select[Any]) -> Iterator[list[Fresh]]:
     with conn.execute(query.execution_options(yield_per=PAGE)) as result:
         for page in result.partitions():
-            yield [(row.steps, values.load(row.body)) for row in page]
+            yield [(row.steps, values.load(row.body), row.window_batches) for row in page]
 
 
-def _by_name(rows: Iterable[Fresh]) -> dict[str, list[tuple[Any, Json]]]:
-    """Steps and values by metric."""
-    found: dict[str, list[tuple[Any, Json]]] = collections.defaultdict(list)
-    for steps, body in rows:
+def _by_name(rows: Iterable[Fresh]) -> dict[str, list[tuple[Any, Json, int | None]]]:
+    """Steps, values and windows by metric."""
+    found: dict[str, list[tuple[Any, Json, int | None]]] = collections.defaultdict(list)
+    for steps, body, window in rows:
         for name, value in body.items():
-            found[name].append((steps, value))
+            found[name].append((steps, value, window))
     return found
 
 
 def _only_after(page: Iterable[Fresh], kept: dict[str, int | None]) -> Iterator[Fresh]:
     """Of each metric only what follows the step that it is right up to; samples where that is None."""
-    for steps, body in page:
+    for steps, body, window in page:
         after = -1 if steps is None else steps
-        yield steps, {n: v for n, v in body.items() if n in kept and ((right := kept[n]) is None or after > right)}
+        later = {n: v for n, v in body.items() if n in kept and ((right := kept[n]) is None or after > right)}
+        yield steps, later, window
 
 
 def _columns(series: Series) -> dict[str, Any]:

@@ -53,9 +53,11 @@ def common_type(one: str | None, other: str) -> str:
 def entry(type_name: str, last: Json, total: Cell | None) -> dict[str, Any]:
     """One metric in a summary. Count, min, max, sum and mean are of the finite numbers.
 
+    The mean weighs each by the batches that it is an average of, where that was said.
+
     Example::
 
-        assert entry("number", 2, Cell.of([(1, 1.0), (2, 3.0), (3, 2.0)])) == {
+        assert entry("number", 2, Cell.of([(1, 1.0, 1), (2, 3.0, 1), (3, 2.0, 1)])) == {
             "count": 3, "min": 1.0, "max": 3.0, "sum": 6.0, "mean": 2.0, "last": 2, "type": "number"}
     """
     if type_name != "number" or total is None:

@@ -113,7 +113,7 @@ def _best_trial(conn: sa.Connection, experiment_id: int, goal: Goal) -> int | No
 
 
 def _values(metric: str, rows: Iterable[Fresh]) -> list[tuple[int, float]]:
-    found = ((steps, real(body.get(metric))) for steps, body in rows)
+    found = ((steps, real(body.get(metric))) for steps, body, _ in rows)
     return [(steps, value) for steps, value in found if steps is not None and value is not None]
 
 
@@ -121,7 +121,7 @@ def _standing(conn: sa.Connection, trial: sa.Row[Any], metric: str) -> list[tupl
     """The best and the latest validation so far."""
     ids = [row_id for row_id in (trial.best_validation_id, trial.latest_validation_id) if row_id is not None]
     rows = conn.execute(sa.select(metrics.c.steps, metrics.c.body).where(metrics.c.id.in_(ids)))
-    return _values(metric, [(row.steps, values.load(row.body)) for row in rows])
+    return _values(metric, [(row.steps, values.load(row.body), None) for row in rows])
 
 
 def _row_id(conn: sa.Connection, trial_id: int, validation: tuple[int, float] | None) -> int | None:

@@ -50,6 +50,17 @@ def test_five_reports_arrive_in_order() -> None:
     assert case.link.of(MetricReport)[0].batch_metrics == [{"loss": 0.25}, {"loss": 0.75}]
 
 
+def test_a_report_carries_its_window() -> None:
+    """Training metrics say how many batches they are averages of; what cannot be a number of batches is refused."""
+    case = Reporting()
+    case.train.report_training_metrics(105, {"loss": 0.5}, window=5)
+    case.train.report_training_metrics(200, {"loss": 0.5})
+    for wrong in (0, -1, 2.5, True):
+        with pytest.raises(ValueError, match=f"window is {wrong!r}"):
+            case.train.report_training_metrics(300, {"loss": 0.5}, window=wrong)  # type: ignore[arg-type]
+    assert [report.window for report in case.finish().of(MetricReport)] == [5, None]
+
+
 def test_validation_refuses_none_and_drops_bytes(caplog: pytest.LogCaptureFixture) -> None:
     """C-48: None is a RuntimeError naming the metric; bytes are left out with a warning."""
     case = Reporting()

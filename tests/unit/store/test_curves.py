@@ -56,7 +56,7 @@ def check(found: curves.Envelope, points: list[tuple[int, float]], first: int, l
         covered += sum(
             first <= steps <= last and found.steps[place] <= steps <= found.ends[place] for steps, _ in points
         )
-        cell = cells.Cell.of([(0, value) for value in inside])
+        cell = cells.Cell.of([(0, value, 1) for value in inside])
         assert (found.count[place], found.odd[place]) == (cell.count, cell.odd)
         assert (found.min[place], found.max[place]) == (cell.min, cell.max)
         assert found.mean[place] == pytest.approx(cell.mean)
@@ -146,3 +146,65 @@ def test_a_chart_of_many_trials(sqlite_store: Store) -> None:
         found = curves.chart(conn, [attempt.trial_id for attempt in runs], "training", "loss")
     assert sorted(found) == sorted(attempt.trial_id for attempt in runs[:-1])
     assert all(50 <= len(curve) <= 200 for curve in found.values())
+
+
+class TestWindows:
+    """Reports say how many batches they are averages of; pictures and summaries weigh them by it."""
+
+    @staticmethod
+    def fill(store: Store, windows: list[int], value: float = 1.0, rest: float = 9.0) -> Attempt:
+        """Averages over windows of batches: `value`, and for windows of fewer than 50 batches `rest`."""
+        attempt, steps, reports = start(store), 0, []
+        for window in windows:
+            steps += window
+            loss = value if window >= 50 else rest
+            reports.append(MetricReport("training", {"loss": loss}, steps, window=window))
+        with store.write() as conn:
+            metrics.append(conn, attempt, reports)
+        return attempt
+
+    def test_the_rest_of_an_epoch_makes_no_jump(self, store: Store) -> None:
+        """Windows of 100 batches and of 5, the rest of an epoch: a picture shows no point that averages only 5."""
+        attempt = self.fill(store, [100, 100, 5, 95, 100, 10])
+        with store.read() as conn:
+            curve = curves.envelope(conn, attempt.trial_id, "training", "loss")
+        assert curve.steps == [100, 200, 300, 410]
+        assert curve.mean == pytest.approx([1.0, 1.0, (5 * 9 + 95) / 100, (100 + 10 * 9) / 110])
+        assert curve.min == curve.max == curve.mean
+        assert curve.count == [1, 1, 1, 1]
+
+    def test_points_stay_as_they_were_reported(self, store: Store) -> None:
+        """Exact points are those that were reported, each with its window."""
+        attempt = self.fill(store, [100, 5])
+        with store.read() as conn:
+            found = curves.points(conn, attempt.trial_id, "training", "loss")
+        assert (found.steps, found.value, found.window) == ([100, 105], [1.0, 9.0], [100, 5])
+
+    def test_a_summary_weighs_by_batches(self, store: Store) -> None:
+        """The mean of a summary is that of all batches; count, sum and extremes are of the reports."""
+        attempt = self.fill(store, [100, 5])
+        with store.read() as conn:
+            entry = trials.get(conn, attempt.trial_id).summary_metrics["avg_metrics"]["loss"]
+        assert entry["mean"] == pytest.approx((100 + 5 * 9) / 105)
+        assert (entry["count"], entry["sum"], entry["min"], entry["max"]) == (2, 10.0, 1.0, 9.0)
+
+    def test_rolled_up_buckets_weigh_by_batches(self, store: Store) -> None:
+        """Where a bucket holds many reports its mean is that of their batches, also after the cells were stored."""
+        attempt = self.fill(store, [95, 5] * 200)
+        with store.read() as conn:
+            curve = curves.envelope(conn, attempt.trial_id, "training", "loss", buckets=4)
+        assert curve.mean == pytest.approx([(95 + 5 * 9) / 100] * len(curve), rel=0.05)
+
+    def test_a_change_of_the_period_is_no_rest(self, store: Store) -> None:
+        """Many small windows after a few large ones are points of their own, not the rest of a large one."""
+        attempt = self.fill(store, [1000, 1000, *[60] * 20])
+        with store.read() as conn:
+            curve = curves.envelope(conn, attempt.trial_id, "training", "loss")
+        assert len(curve) == 22
+
+    def test_a_nan_is_not_joined(self, store: Store) -> None:
+        """A short window that is no number stays visible as such."""
+        attempt = self.fill(store, [100, 5, 95], rest=math.nan)
+        with store.read() as conn:
+            curve = curves.envelope(conn, attempt.trial_id, "training", "loss")
+        assert (curve.steps, curve.odd) == ([100, 105, 200], [0, 1, 0])

@@ -189,7 +189,7 @@ def check_cells(conn: sa.Connection, trial_id: int, group: str, name: str, numbe
         assert numbers == []
         return
     wanted = cells.Rollup()
-    full = wanted.extend(numbers)
+    full = wanted.extend([(steps, value, 1) for steps, value in numbers])
     stored = conn.execute(sa.select(metric_cells).where(metric_cells.c.series_id == series.id)).all()
     assert sorted((row.level, row.cell) for row in stored) == sorted((level, place) for level, place, _ in full)
     kept = {(row.level, row.cell): cells.Cell(*row[3:]) for row in stored}
