@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+import stat
 import sys
 from pathlib import Path
+
+logger = logging.getLogger("determined")
+
+_OURS = ("determined.db", "checkpoints", "runs", "tensorboard", "collective.key")  # how the names in it begin
+_SHARED = stat.S_ISGID | stat.S_ISVTX | stat.S_IWGRP | stat.S_IWOTH  # nobody's directory gets these by itself
+_looked_at: set[Path] = set()
 
 
 def data_directory() -> Path:
@@ -27,3 +36,36 @@ def make_data_directory() -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
     return path
+
+
+def keep_private(path: Path) -> None:
+    """Shut others out of a data directory that everybody may look into, or say that they can; once per process.
+
+    Only a directory that looks like nobody meant to share it is changed: it is ours, nobody else may write to it, and
+    nothing but what we keep is in it. One that lets in a group only is that way on purpose.
+    """
+    if os.name != "posix" or path in _looked_at:
+        return
+    _looked_at.add(path)
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        mode = stat.S_IMODE(found.st_mode)
+        if not mode & stat.S_IRWXO:
+            return
+        if _is_only_ours(path, found):
+            path.chmod(0o700)
+            for file in path.glob("determined.db*"):
+                with contextlib.suppress(OSError):
+                    file.chmod(0o600)
+            logger.warning("Others could look into the data directory %s (mode %03o); now only you can.", path, mode)
+        else:
+            logger.warning(
+                "Others can look into the data directory %s (mode %03o), with what your runs print and report. "
+                "Shut them out with: chmod o-rwx %s", path, mode, path,
+            )  # fmt: skip
+
+
+def _is_only_ours(path: Path, found: os.stat_result) -> bool:
+    if found.st_uid != os.geteuid() or found.st_mode & _SHARED:
+        return False
+    return all(entry.name.startswith(_OURS) for entry in path.iterdir())

@@ -163,7 +163,7 @@ def test_damage_before_the_start(
 ) -> None:
     """Issue 11: the same treatment; but a file that only DET_STORE names may be anything, and is left where it is."""
     path = home / ("determined.db" if is_usual else "notes.txt")
-    home.mkdir()
+    home.mkdir(mode=0o700)
     shutil.copyfile(garbage, path)
     monkeypatch.setenv("DET_STORE", str(path))
     monkeypatch.setattr("determined.core._metrics.LAST_CHANCE_SECONDS", 0.5)

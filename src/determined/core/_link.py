@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from determined._home import data_directory, make_data_directory
+from determined._home import data_directory, keep_private, make_data_directory
 from determined._left_out import ignored_master
 from determined.store.messages import FitReport, Report, Signal, now
 
@@ -210,5 +210,7 @@ def choose_link(run: Run, description: RunDescription, rank: int = 0) -> Link:
     from determined.core._store_link import StoreLink
 
     with contextlib.suppress(OSError):  # the link says so itself, and keeps trying
-        make_data_directory()
+        directory = make_data_directory()
+        if rank == 0:
+            keep_private(directory)
     return StoreLink(run, description, rank)
