@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import heapq
+import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined.client._enums import LogLevel
@@ -116,43 +118,90 @@ def checked_lines(head: int | None, tail: int | None, follow: bool) -> None:
 
 
 def read(session: Session, trial_id: int, which: LogFilter, *, head: int | None, tail: int | None) -> Iterator[LogRow]:
-    """The lines that are there, a page at a time: no transaction stays open while the caller thinks."""
+    """The lines that are there, those of several ranks in order of time.
+
+    They are read a page at a time: no transaction stays open while the caller thinks.
+    """
     from determined.store import logs
 
+    merged = _Merged.of(session, trial_id, which)
     if tail is not None:
         with session.read() as conn:
-            found = logs.tail(conn, trial_id, tail, which)
-        yield from found
+            ends = [logs.tail(conn, trial_id, tail, part) for part in merged.parts]
+        found = merged.in_order(*ends)
+        yield from itertools.islice(found, max(sum(map(len, ends)) - tail, 0), None)
         return
-    after, left = 0, head
-    while left is None or left > 0:
-        size = PAGE if left is None else min(PAGE, left)
-        with session.read() as conn:
-            found = logs.read(conn, trial_id, which, after_id=after, limit=size)
-        yield from found
-        if len(found) < size:
-            return
-        after, left = found[-1].id, None if left is None else left - len(found)
+    streams = [_pages(session, trial_id, part, head=head) for part in merged.parts]
+    yield from itertools.islice(merged.in_order(*streams), head)
 
 
 def follow(
     session: Session, trial_id: int, which: LogFilter, *, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[LogRow]:
-    """All lines, also those to come; ends when the trial has ended, or left for now, and everything was told."""
+    """All lines, also those to come; ends when the trial has ended, or left for now, and everything was told.
+
+    What is there at first is in order of time; of what comes later, what arrives together is.
+    """
     from determined.store import logs, trials
 
-    after = 0
+    merged = _Merged.of(session, trial_id, which)
+    with session.read() as conn:
+        after = logs.newest_id(conn, trial_id)
+    yield from merged.in_order(*(_pages(session, trial_id, part, last_id=after) for part in merged.parts))
     while True:
         with session.read() as conn:
             left_at = _left_at(conn, trials.get(conn, trial_id))
             found = logs.read(conn, trial_id, which, after_id=after, limit=PAGE)
-        yield from found
         if found:
             after = found[-1].id
+            yield from sorted(found, key=merged.place)
         elif left_at is not None and _is_drained(left_at):
             return
         if len(found) < PAGE:
             sleep(POLL_SECONDS if not found or left_at is None else 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Merged:
+    """How the lines of a trial's ranks become one log: each rank's in the order they arrived, merged by time."""
+
+    parts: Sequence[LogFilter]
+    attempts: dict[str, int]  # a clock that was set back between two of them mixes nothing up
+
+    @classmethod
+    def of(cls, session: Session, trial_id: int, which: LogFilter) -> _Merged:
+        from determined.store import attempts, logs
+
+        with session.read() as conn:
+            launches = attempts.of_trial(conn, trial_id)
+            ranks = which.ranks
+            if ranks is None and any(launch.slots > 1 for launch in launches):
+                ranks = logs.ranks(conn, trial_id)
+        parts = [dataclasses.replace(which, ranks=[rank]) for rank in ranks or ()]
+        return cls(parts or [which], {launch.allocation_id: i for i, launch in enumerate(launches)})
+
+    def place(self, row: LogRow) -> tuple[int, datetime.datetime, int]:
+        return self.attempts.get(row.allocation_id or "", -1), row.timestamp, row.id
+
+    def in_order(self, *streams: Iterable[LogRow]) -> Iterator[LogRow]:
+        return heapq.merge(*streams, key=self.place)
+
+
+def _pages(
+    session: Session, trial_id: int, which: LogFilter, *, head: int | None = None, last_id: int | None = None
+) -> Iterator[LogRow]:
+    """Lines as they arrived, at most `head` of them, a page at a time."""
+    from determined.store import logs
+
+    after, left = 0, head
+    while left is None or left > 0:
+        size = PAGE if left is None else min(PAGE, left)
+        with session.read() as conn:
+            found = logs.read(conn, trial_id, which, after_id=after, last_id=last_id, limit=size)
+        yield from found
+        if len(found) < size:
+            return
+        after, left = found[-1].id, None if left is None else left - len(found)
 
 
 def _left_at(conn: sa.Connection, trial: TrialRow) -> datetime.datetime | None:

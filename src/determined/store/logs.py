@@ -45,7 +45,7 @@ class LogFilter:
     """Which lines: those that fit all that is given."""
 
     min_level: str | None = None  # lines without a level count as INFO
-    ranks: Sequence[int] | None = None
+    ranks: Sequence[int | None] | None = None  # None among them: lines of no rank
     stdtypes: Sequence[str] | None = None  # "stdout", "stderr"
     sources: Sequence[str] | None = None  # "trial", "controller"
     allocation_ids: Sequence[str] | None = None
@@ -125,16 +125,19 @@ def read(
     which: LogFilter | None = None,
     *,
     after_id: int = 0,
+    last_id: int | None = None,
     limit: int | None = None,
 ) -> list[LogRow]:
-    """Lines of a trial after line `after_id`, oldest first; call again with the last id to go on or to follow.
+    """Lines of a trial after line `after_id`, up to `last_id`, in the order in which they arrived.
+
+    Call again with the last id to go on or to follow.
 
     Example::
 
         page = read(conn, 7, LogFilter(min_level="WARNING"), limit=1000)
     """
     found: list[LogRow] = []
-    for row in _scan(conn, trial_id, which or LogFilter(), after_id, wanted=limit, newest_first=False):
+    for row in _scan(conn, trial_id, which or LogFilter(), after_id, last_id, wanted=limit, newest_first=False):
         found.append(row)
         if len(found) == limit:
             break
@@ -144,11 +147,21 @@ def read(
 def tail(conn: sa.Connection, trial_id: int, lines: int, which: LogFilter | None = None) -> list[LogRow]:
     """The last lines of a trial that fit, oldest first."""
     found: list[LogRow] = []
-    for row in _scan(conn, trial_id, which or LogFilter(), 0, wanted=lines, newest_first=True):
+    for row in _scan(conn, trial_id, which or LogFilter(), 0, None, wanted=lines, newest_first=True):
         found.append(row)
         if len(found) == lines:
             break
     return found[::-1]
+
+
+def ranks(conn: sa.Connection, trial_id: int) -> list[int | None]:
+    """The ranks that a trial has lines of; None stands for lines of no rank."""
+    return list(conn.scalars(sa.select(logs.c.rank).where(_of_trial(trial_id)).distinct()))
+
+
+def newest_id(conn: sa.Connection, trial_id: int) -> int:
+    """The line of a trial that arrived last; 0 if there is none."""
+    return conn.scalar(sa.select(sa.func.max(logs.c.id)).where(_of_trial(trial_id))) or 0
 
 
 def render(row: LogRow) -> str:
@@ -175,7 +188,14 @@ def _of_trial(trial_id: int) -> sa.ColumnElement[bool]:
 
 
 def _scan(
-    conn: sa.Connection, trial_id: int, which: LogFilter, after_id: int, *, wanted: int | None, newest_first: bool
+    conn: sa.Connection,
+    trial_id: int,
+    which: LogFilter,
+    after_id: int,
+    last_id: int | None,
+    *,
+    wanted: int | None,
+    newest_first: bool,
 ) -> Iterator[LogRow]:
     """The lines that fit, a page at a time, so that a long log is never in memory as a whole."""
     if wanted is not None and wanted < 1:
@@ -183,6 +203,8 @@ def _scan(
     pattern = _compile(which.regex)
     size = _SCAN if wanted is None or pattern else min(wanted, _SCAN)
     query = sa.select(logs).where(_of_trial(trial_id), logs.c.id > after_id, *_conditions(which))
+    if last_id is not None:
+        query = query.where(logs.c.id <= last_id)
     edge: int | None = None
     while True:
         page = query
@@ -209,7 +231,6 @@ def _conditions(which: LogFilter) -> list[sa.ColumnElement[bool]]:
     column = logs.c
     found: list[sa.ColumnElement[bool]] = []
     for given, of in (
-        (which.ranks, column.rank),
         (which.stdtypes, column.stdtype),
         (which.sources, column.source),
         (which.allocation_ids, column.allocation_id),
@@ -217,6 +238,9 @@ def _conditions(which: LogFilter) -> list[sa.ColumnElement[bool]]:
     ):
         if given is not None:
             found.append(of.in_(given))
+    if which.ranks is not None:
+        of_no_rank = column.rank.is_(None) if None in which.ranks else sa.false()
+        found.append(column.rank.in_([rank for rank in which.ranks if rank is not None]) | of_no_rank)
     if which.min_level is not None:
         if which.min_level not in LEVELS:
             raise errors.InvalidValue(f"{which.min_level!r} is no log level. Choose one of: {', '.join(LEVELS)}.")

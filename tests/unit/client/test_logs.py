@@ -9,7 +9,9 @@ import pytest
 
 from determined.client import Determined, LogLevel
 from determined.client._logs import moment
-from tests.history import History
+from determined.store import logs
+from determined.store.messages import LogLine
+from tests.history import START, History
 
 
 def texts(lines: object) -> list[str]:
@@ -58,6 +60,40 @@ def test_filters(history: History, runs: Determined) -> None:
     first = next(iter(trial.iter_log_rows()))
     assert len(texts(trial.iter_log_rows(timestamp_after=first.timestamp.isoformat()))) == 2
     assert texts(trial.iter_log_rows(timestamp_before=first.timestamp.timestamp() + 0.5)) == ["fine"]
+
+
+def test_ranks_are_merged_by_time(history: History, runs: Determined, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of several ranks are told in the order in which they were printed, not in which they arrived."""
+    monkeypatch.setattr("determined.client._logs.PAGE", 2)
+    run = history.run(state="RUNNING", slots=3)
+    printed = {rank: [(f"{rank}:{second}", second) for second in range(rank, 12, 3)] for rank in range(3)}
+    for rank in (2, 0, 1):  # each delivers all of its lines at once
+        with history.store.write() as conn:
+            lines = [
+                LogLine(text, "stdout", rank, time=START + datetime.timedelta(seconds=second))
+                for text, second in printed[rank]
+            ]
+            logs.append(conn, run.attempt, lines)
+    history.end(run)
+    expected = [f"{second % 3}:{second}" for second in range(12)]
+    trial = runs.get_trial(run.trial_id)
+    assert texts(trial.iter_log_rows()) == expected
+    assert texts(trial.iter_log_rows(head=5)) == expected[:5]
+    assert texts(trial.iter_log_rows(tail=5)) == expected[-5:]
+    assert texts(trial.iter_log_rows(tail=0)) == []
+    assert texts(trial.iter_log_rows(follow=True)) == expected
+    assert texts(trial.iter_log_rows(rank_ids=[2, 0])) == [text for text in expected if text[0] != "1"]
+
+
+def test_a_clock_that_is_set_back_mixes_no_attempts(history: History, runs: Determined) -> None:
+    """What a later attempt printed comes after what an earlier one did, whatever the clock said."""
+    run = history.run(state="RUNNING", slots=2, lines=["first"])
+    history.log(run, ["first"], rank=1)
+    history.attempt(run, slots=2)
+    history._now -= datetime.timedelta(days=1)
+    history.log(run, ["second"])
+    history.log(run, ["second"], rank=1)
+    assert texts(runs.get_trial(run.trial_id).iter_log_rows()) == ["first", "first", "second", "second"]
 
 
 def test_following_a_finished_trial_ends(history: History, runs: Determined, monkeypatch: pytest.MonkeyPatch) -> None:
