@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from determined.core._metrics import Shipper
 from determined.store.messages import LogLine
@@ -131,16 +131,60 @@ class _Mouth:
 
     def write(self, text: str) -> int:
         written = self._write(text)
+        self.tell_listeners(text)
+        return written
+
+    def write_unheard(self, text: str) -> int:
+        return self._write(text)
+
+    def tell_listeners(self, text: str) -> None:
         for listener in self._listeners:
             listener(text)
+
+
+def unheard(stream: TextIO) -> TextIO:
+    """The stream, for what is not to be recorded because it redraws itself on a screen, such as a progress bar."""
+    return cast(TextIO, _Unheard(stream))
+
+
+class _Unheard:
+    """A stream whose listeners are not told."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        mouth = _known_mouth(self._stream)
+        write: Callable[[str], int] = self._stream.write if mouth is None else mouth.write_unheard
+        return write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def tell_of(proxy: Any, stream: Any) -> None:
+    """Have what is written to `proxy`, which shows it in its own way, count as written to `stream`."""
+    write = proxy.write
+
+    def write_and_tell(text: str) -> int:
+        written: int = write(text)
+        if (mouth := _known_mouth(stream)) is not None:
+            mouth.tell_listeners(text)
         return written
+
+    proxy.write = write_and_tell
 
 
 _mouths: dict[int, _Mouth] = {}
 
 
 def _mouth_of(stream: Any) -> _Mouth:
-    found = _mouths.get(id(stream))
-    if found is None or found.stream is not stream:
+    found = _known_mouth(stream)
+    if found is None:
         found = _mouths[id(stream)] = _Mouth(stream)
     return found
+
+
+def _known_mouth(stream: Any) -> _Mouth | None:
+    found = _mouths.get(id(stream))
+    return found if found is not None and found.stream is stream else None

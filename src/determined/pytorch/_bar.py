@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from determined.core import _logs
 from determined.pytorch._plan import Batch, FitPlan
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class RichBar:
             Rate(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[metrics]}"),
-            console=Console(stderr=True),
+            # Its frames are not among the lines that are recorded. What is printed meanwhile is: see _tell_of_proxies.
+            console=Console(file=_logs.unheard(sys.stderr)) if sys.stderr else Console(stderr=True),
             refresh_per_second=5,
             transient=False,
         )
@@ -71,6 +73,7 @@ class RichBar:
         self._is_ready = True
         streams = {sys.stderr, sys.stdout}
         self._display.start()
+        _tell_of_proxies()
         self._moved = _move_log_lines(streams)
 
     def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
@@ -93,6 +96,13 @@ class RichBar:
             description=f"epoch {self._progress.epochs_trained}",
             metrics="  ".join(text for text in self._texts.values() if text),
         )
+
+
+def _tell_of_proxies() -> None:
+    """Have what is printed while the bar is there recorded as it was printed, whatever the display makes of it."""
+    for proxy in (sys.stdout, sys.stderr):
+        if (stream := getattr(proxy, "rich_proxied_file", None)) is not None:
+            _logs.tell_of(proxy, stream)
 
 
 def _move_log_lines(screen: set[Any]) -> list[tuple[logging.StreamHandler[Any], Any]]:

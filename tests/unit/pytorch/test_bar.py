@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 
@@ -10,10 +11,14 @@ import pytest
 import rich.console
 import rich.progress
 
+from determined.core._logs import LogTee
+from determined.core._metrics import Shipper
 from determined.pytorch import Batch, Epoch
 from determined.pytorch._bar import NoBar, RichBar, make_bar
 from determined.pytorch._plan import FitPlan
 from determined.pytorch._state import Progress
+from determined.store.messages import LogLine
+from tests.fakes import MemoryLink
 
 
 def bar(length: Batch | Epoch | None = None, epoch_length: int = 4, is_chief: bool = True) -> RichBar | NoBar:
@@ -55,6 +60,54 @@ def test_an_epoch_of_unknown_length(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setenv("DET_PROGRESS", "on")
     bar(Epoch(3), epoch_length=sys.maxsize).close()
     assert "epoch 0" in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_its_frames_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 12: of a bar on a terminal nothing is recorded; what is printed and logged meanwhile is, as it was."""
+    for name, value in (("DET_PROGRESS", "on"), ("TERM", "xterm"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    screen, link = sys.stderr, MemoryLink()
+    handler = logging.StreamHandler(sys.stderr)
+    logging.getLogger().addHandler(handler)
+    shipper = Shipper(link)
+    tee = LogTee(shipper)
+    tee.start()
+    try:
+        print("before")
+        shown = bar()
+        assert isinstance(shown, RichBar)
+        print("a line that is much longer than the terminal is wide: " + "x" * 100)
+        print("in", "two", end=" ")
+        print("\x1b[31mcoloured\x1b[0m [bold]parts")
+        print("to stderr", file=sys.stderr)
+        logging.getLogger().warning("logged")
+        shown._display.refresh()
+        print("no end", end="")
+        shown.close()
+        print(", and now it ends")
+    finally:
+        logging.getLogger().removeHandler(handler)
+        tee.close()
+        shipper.close()
+    assert "epoch 0" in screen.getvalue(), "there was a bar"
+    lines = {name: [line.text for line in link.of(LogLine) if line.stream == name] for name in ("stdout", "stderr")}
+    assert lines == {
+        "stdout": [
+            "before",
+            "a line that is much longer than the terminal is wide: " + "x" * 100,
+            "in two \x1b[31mcoloured\x1b[0m [bold]parts",
+            "no end, and now it ends",
+        ],
+        "stderr": ["to stderr", "logged"],
+    }
 
 
 def test_another_display_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
