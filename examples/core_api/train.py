@@ -26,7 +26,6 @@ except ImportError:
     raise SystemExit("The digits come with scikit-learn. Type: pip install 'resolute[examples]'") from None
 
 SEED = 7
-NEWEST = Path("newest-checkpoint")  # in the storage directory: which checkpoint `--resume latest` means
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -81,7 +80,6 @@ class Training:
                 "rng": torch.get_rng_state(),  # dropout goes on with the same numbers
             }
             torch.save(state, path / "state.pt")
-        (Path(context.checkpoint.location) / NEWEST).write_text(storage_id)
         return storage_id
 
     def load(self, context: core.Context, storage_id: str) -> None:
@@ -108,7 +106,7 @@ def train(context: core.Context, training: Training, args: argparse.Namespace, p
         progress.advance(bar)
         if training.batches_trained % per_epoch == 0:
             steps = training.batches_trained
-            context.train.report_training_metrics(steps, {"loss": torch.stack(losses).mean()})
+            context.train.report_training_metrics(steps, {"loss": torch.stack(losses).mean()}, window=len(losses))
             losses.clear()
             accuracy = training.accuracy(test_images, test_targets)
             context.train.report_validation_metrics(steps, {"accuracy": accuracy})
@@ -137,14 +135,19 @@ def main() -> None:
         TextColumn("{task.fields[accuracy]}"),
     )
     training = Training()
-    with core.init(checkpoint_storage=args.storage) as context:
+    with core.init(
+        checkpoint_storage=args.storage,
+        hparams={"batch_size": args.batch_size},
+        metric="accuracy",
+        smaller_is_better=False,
+    ) as context:
         if args.resume:
-            newest = Path(context.checkpoint.location) / NEWEST
-            if args.resume == "latest" and not newest.exists():
+            storage_id = context.checkpoint.latest() if args.resume == "latest" else args.resume
+            if storage_id is None:
                 parser.error(
                     f"there is no checkpoint yet in {context.checkpoint.location}; train without --resume first"
                 )
-            training.load(context, newest.read_text() if args.resume == "latest" else args.resume)
+            training.load(context, storage_id)
             console.print(f"Resumed after batch {training.batches_trained}.")
         with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
             accuracy, storage_id = train(context, training, args, progress)

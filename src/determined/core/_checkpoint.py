@@ -19,7 +19,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from determined import artifacts, errors
 from determined._home import data_directory
@@ -30,6 +30,9 @@ from determined.core._distributed import DistributedContext
 from determined.core._metrics import Shipper
 from determined.core._values import MOST_STEPS, plain
 from determined.store.messages import CheckpointReport
+
+if TYPE_CHECKING:
+    from determined.core._earlier import EarlierRuns
 
 logger = logging.getLogger("determined.core")
 
@@ -69,11 +72,13 @@ class CheckpointContext:
         shipper: Shipper | None = None,
         *,
         needs_metadata: bool = False,
+        earlier: EarlierRuns | None = None,
     ) -> None:
         self._distributed = distributed or DistributedContext()
         self._storage = storage or artifacts.open_storage(None, default_root=data_directory() / "checkpoints")
         self._shipper = shipper or Shipper()
         self._needs_metadata = needs_metadata
+        self._earlier = earlier
 
     @property
     def location(self) -> str:
@@ -179,6 +184,7 @@ class CheckpointContext:
             self._storage.fetch(storage_id, Path(ckpt_dir), selector, carries_manifest=True)
         else:
             self._fetch_for_machine(storage_id, lambda: Path(ckpt_dir), selector, carries_manifest=True)
+        self._note_restored(storage_id)
 
     @contextlib.contextmanager
     def restore_path(
@@ -210,6 +216,7 @@ class CheckpointContext:
                 path = self._distributed.run_on_local_chief(look) if is_shared else look()
             else:
                 path, temporary = self._download_temporarily(storage_id, is_shared, selector)
+            self._note_restored(storage_id)
             try:
                 yield path
             except Exception as failed:
@@ -223,6 +230,25 @@ class CheckpointContext:
             finally:
                 if temporary is not None:
                     shutil.rmtree(temporary, ignore_errors=True)
+
+    def latest(self) -> str | None:
+        """Return the id of the newest checkpoint of this training, or None if there is none yet. Collective.
+
+        That is one of this script, saved in this storage with the same hyperparameters (`core.init(hparams=...)`); of
+        a managed trial, the one that it is to go on from. A run that restores it goes on with its trial: one curve.
+
+        Example::
+
+            if newest := context.checkpoint.latest():
+                with context.checkpoint.restore_path(newest) as path:
+                    model.load_state_dict(torch.load(path / "model.pt", weights_only=True))
+        """
+        earlier = self._earlier
+        return None if earlier is None else self._distributed.run_on_chief(lambda: earlier.latest(self.list()))
+
+    def _note_restored(self, storage_id: str) -> None:
+        if self._earlier is not None and self._distributed.rank == 0:
+            self._earlier.restored(storage_id, self.get_metadata(storage_id))
 
     def delete(self, storage_id: str) -> None:
         """Remove a checkpoint. One that is gone already is no error."""

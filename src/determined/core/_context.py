@@ -13,6 +13,7 @@ from determined._home import data_directory
 from determined._info import ClusterInfo, get_cluster_info
 from determined.core._checkpoint import CheckpointContext
 from determined.core._distributed import DistributedContext
+from determined.core._earlier import EarlierRuns
 from determined.core._event_upload import RunUploads
 from determined.core._experimental import ExperimentalCoreContext
 from determined.core._heartbeat import Heartbeat
@@ -175,6 +176,12 @@ def init(
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
     non_chief_reports: NonChiefReports = "ignore",
     tracking: bool = True,
+    name: str | None = None,
+    description: str | None = None,
+    labels: Sequence[str] | None = None,
+    hparams: Mapping[str, Any] | None = None,
+    metric: str | None = None,
+    smaller_is_better: bool = True,
 ) -> Context:
     """The services of this training process, to be used as `with core.init() as context:`.
 
@@ -186,6 +193,13 @@ def init(
         tensorboard_mode: Whether reported metrics become TensorBoard files by themselves.
         non_chief_reports: What becomes of reports from other ranks than the chief: "ignore", "raise" or "send".
         tracking: Record the run in the store. `DET_TRACKING=off` in the environment turns it off too.
+        name: What lists call the run; by default after the script. This and what follows describe a plain run: a
+            managed trial is described by its experiment.
+        description: More about it, for people.
+        labels: To find it by.
+        hparams: Its hyperparameters: what lists and comparisons show, and what `checkpoint.latest()` goes by.
+        metric: The validation metric that says which run and which checkpoint is best.
+        smaller_is_better: The direction of `metric`.
 
     Raises:
         ValueError: Several slots and no `distributed`; or a storage that cannot be understood.
@@ -195,7 +209,7 @@ def init(
 
         import determined
 
-        with determined.core.init() as context:
+        with determined.core.init(hparams={"lr": 0.1}, metric="accuracy", smaller_is_better=False) as context:
             context.train.report_validation_metrics(steps_completed=1, metrics={"accuracy": 0.9})
     """
     if distributed is not None and not isinstance(distributed, DistributedContext):
@@ -209,7 +223,12 @@ def init(
             f"This task has {slots} slots, so its processes must find each other: pass for example "
             "core.init(distributed=core.DistributedContext.from_torch_distributed())."
         )
-    config: dict[str, Any] = info.trial._config if info is not None and info.task_type == "TRIAL" else {}
+    is_managed = info is not None and info.task_type == "TRIAL"
+    config: dict[str, Any] = info.trial._config if info is not None and is_managed else {}
+    if not is_managed:
+        said: dict[str, Any] = {"name": name, "description": description, "labels": list(labels) if labels else None}
+        said["searcher"] = {"metric": metric, "smaller_is_better": smaller_is_better} if metric else None
+        config = {key: value for key, value in said.items() if value is not None}
     ranks = distributed or DistributedContext()
     chosen = checkpoint_storage if checkpoint_storage is not None else config.get("checkpoint_storage")
     return _build(
@@ -221,7 +240,8 @@ def init(
         info=info,
         searcher_config=config.get("searcher"),
         link=None if tracking else NullLink(),
-        description=_describe(config, chosen, ranks, info),
+        description=_describe(config, chosen, ranks, info, None if is_managed else hparams),
+        follows_restores=True,
     )
 
 
@@ -300,6 +320,7 @@ def _build(
     description: RunDescription | None = None,
     run: Run | None = None,
     watches_exit: bool = False,
+    follows_restores: bool = False,
 ) -> Context:
     is_chief = distributed.rank == 0
     is_trial = info is not None and info.task_type == "TRIAL"
@@ -322,8 +343,9 @@ def _build(
         non_chief_reports=non_chief_reports,
         searcher=searcher_config,
     )
+    earlier = EarlierRuns(link, shipper, train, info) if follows_restores else None
     return Context(
-        CheckpointContext(distributed, storage, shipper, needs_metadata=is_trial),
+        CheckpointContext(distributed, storage, shipper, needs_metadata=is_trial, earlier=earlier),
         distributed,
         PreemptContext(distributed, preempt_mode, link=link, shipper=shipper),
         train,

@@ -77,6 +77,7 @@ class TrainContext:
         self._tensorboard_mode = tensorboard_mode
         self._is_chief = is_chief
         self._non_chief_reports = non_chief_reports
+        self.has_reported = False
         self._searcher_metric: str | None = (searcher or {}).get("metric")
         self._smaller_is_better = bool((searcher or {}).get("smaller_is_better", True))
         self._best: float | None = None
@@ -243,6 +244,7 @@ class TrainContext:
         logger.info("%s metrics at step %d: %s", group, report.steps_completed, report.metrics)
         if group == "validation":
             self._remember_best(report.metrics)
+        self.has_reported = True
         self._shipper.put(report)
 
     def _may_report(self, call: str) -> bool:

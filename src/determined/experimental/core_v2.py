@@ -11,8 +11,9 @@ from determined.core._checkpoint import CheckpointContext
 from determined.core._context import Context
 from determined.core._detached import Config, DefaultConfig, UnmanagedConfig, init_context
 from determined.core._distributed import DistributedContext
-from determined.core._preempt import PreemptContext
+from determined.core._preempt import PreemptContext, PreemptMode
 from determined.core._searcher import SearcherContext, SearcherContextMissing
+from determined.core._tensorboard import TensorboardMode
 from determined.core._train import TrainContext
 
 __all__ = ["Config", "DefaultConfig", "UnmanagedConfig", "close", "init", "init_context", "url_reverse_webui_exp_view"]
@@ -37,10 +38,30 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def init(**kwargs: Any) -> None:
-    """Open this process's context: afterwards `core_v2.train` and the others work. Takes what `init_context` takes.
+def init(
+    *,
+    config: Config | None = None,
+    defaults: Config | None = None,
+    unmanaged: Config | None = None,
+    client: Any = None,
+    distributed: DistributedContext | None = None,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+) -> None:
+    """Open this process's context: afterwards `core_v2.train` and the others work.
 
     An earlier context is closed first; this one is closed when the process ends, or by `close()`.
+
+    Args:
+        config: What the run says about itself.
+        defaults: An older name of `config`; what `config` says comes first.
+        unmanaged: Another one.
+        client: Ignored: there is no master to connect to.
+        distributed: How the ranks of a job find each other.
+        checkpoint_storage: Where checkpoints go, as in `core.init()`.
+        preempt_mode: Which ranks ask whether to stop.
+        tensorboard_mode: Whether reported metrics become TensorBoard files by themselves.
 
     Example::
 
@@ -51,7 +72,16 @@ def init(**kwargs: Any) -> None:
     """
     global _context
     close()
-    _context = init_context(**kwargs).start()
+    _context = init_context(
+        config=config,
+        defaults=defaults,
+        unmanaged=unmanaged,
+        client=client,
+        distributed=distributed,
+        checkpoint_storage=checkpoint_storage,
+        preempt_mode=preempt_mode,
+        tensorboard_mode=tensorboard_mode,
+    ).start()
     for name in _SERVICES:
         setattr(sys.modules[__name__], name, getattr(_context, name))
     atexit.register(close)

@@ -1,0 +1,48 @@
+"""What a loop of the Core API goes on from: the newest checkpoint of its own earlier runs, and their trial."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from determined._info import ClusterInfo
+from determined.core._link import Link
+from determined.core._metrics import Shipper
+from determined.core._train import TrainContext
+
+
+class EarlierRuns:
+    """Earlier runs of this training: same script, same hyperparameters, same storage.
+
+    Args:
+        link: Knows them.
+        shipper: Has what this run itself has saved.
+        train: Is told what the run goes on from.
+        info: What a managed trial was told.
+    """
+
+    def __init__(self, link: Link, shipper: Shipper, train: TrainContext, info: ClusterInfo | None) -> None:
+        self._link = link
+        self._shipper = shipper
+        self._train = train
+        self._trial_info = info if info is not None and info.task_type == "TRIAL" else None
+        self._found: str | None = None
+
+    def latest(self, stored: Collection[str]) -> str | None:
+        """Return the newest checkpoint of theirs that is still stored; None without one. Asks the store."""
+        if self._trial_info is not None:
+            return self._trial_info.latest_checkpoint
+        if not self._shipper.catch_up():
+            return None
+        history = self._link.find_checkpoint("latest", "", True)
+        self._found = next((one for one in history.found if one in stored), None) if history else None
+        return self._found
+
+    def restored(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
+        """Note what the run goes on from, if it has reported nothing yet.
+
+        One that `latest()` gave makes it the next attempt of the same trial; another one is recorded as its parent's.
+        """
+        steps = metadata.get("steps_completed")
+        if self._trial_info is None and not self._train.has_reported and isinstance(steps, int):
+            self._train.note_fit(steps, storage_id, continues=True, joins=storage_id == self._found)
