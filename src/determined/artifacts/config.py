@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+from determined._redact import MASK
 from determined.artifacts.directory import DirectoryStorage
 from determined.artifacts.paths import check_path
 from determined.artifacts.storage import Storage
@@ -17,6 +18,7 @@ from determined.errors import StorageConfigError, UnknownStorageType
 CONTAINER_ROOT = Path("/determined_shared_fs")
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 SCHEMES = {"s3": "s3", "gs": "gcs", "memory": "memory"}
+AZURE_VARIABLE = "AZURE_STORAGE_CONNECTION_STRING"
 RETENTION = {"save_experiment_best", "save_trial_best", "save_trial_latest"}  # the platform's business, not ours
 
 # type: (required keys, optional keys)
@@ -134,9 +136,16 @@ def _kind(config: Mapping[str, Any]) -> str:
 
 
 def _values(kind: str, config: Mapping[str, Any]) -> dict[str, str]:
-    """The keys that have a value, all of them known and all of them text."""
+    """The keys that have a value, all of them known and all of them text.
+
+    What was recorded, and redacted, has none: whoever opens it brings the keys, as the driver finds them.
+    """
     required, optional = KEYS[kind]
-    values = {key: value for key, value in config.items() if value is not None and key not in RETENTION | {"type"}}
+    values = {
+        key: value.replace(f"{MASK}@", "") if isinstance(value, str) else value
+        for key, value in config.items()
+        if value not in (None, MASK) and key not in RETENTION | {"type"}
+    }
     if unknown := sorted(str(key) for key in config.keys() - required - optional - RETENTION - {"type"}):
         raise StorageConfigError(
             f"checkpoint_storage of type {kind!r} has the unknown key {', '.join(map(repr, unknown))}. "
@@ -176,7 +185,12 @@ def _bucket(kind: str, values: Mapping[str, str]) -> Storage:
             f"checkpoint_storage names the bucket {container!r}, which cannot be one. Use for example 's3://bucket/prefix'."
         )
     if kind == "azure" and not (values.get("connection_string") or values.get("account_url")):
-        raise StorageConfigError("checkpoint_storage of type 'azure' needs 'connection_string' or 'account_url'.")
+        if not (found := os.environ.get(AZURE_VARIABLE)):
+            raise StorageConfigError(
+                "checkpoint_storage of type 'azure' needs 'connection_string' or 'account_url'. "
+                f"A connection string is never recorded: to read what was saved with one, set {AZURE_VARIABLE}."
+            )
+        values = {**values, "connection_string": found}
     prefix = "/".join(part for part in (normal_prefix(inner), normal_prefix(values.get("prefix"))) if part)
     temp_dir = values.get("temp_dir")
     driver = Driver(kind, container, values)

@@ -28,7 +28,8 @@ DELETES_PER_CALL = 1000  # S3's limit
 CREDENTIALS = {
     "s3": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or run `aws configure`, and check what the key may do",
     "gcs": "Run `gcloud auth application-default login`, and check what that account may do",
-    "azure": "Check connection_string, or account_url and credential, in checkpoint_storage",
+    "azure": "Check connection_string, or account_url and credential, in checkpoint_storage, "
+    "or set AZURE_STORAGE_CONNECTION_STRING, and check what the key may do",
     "memory": "",
 }
 DENIALS = {  # by name: the packages these come from are optional

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from determined._redact import redacted
 from determined.cli import describe as descriptions
 from determined.cli import fetching, finding, options, tables, terminal
 from determined.cli.connection import connect, owners
@@ -91,9 +92,7 @@ def describe(ids: list[int], metrics: bool, outdir: str | None, form: str) -> No
 @options.experiment_id
 def config(experiment_id: int) -> None:
     """Print the effective configuration as YAML, secrets masked."""
-    from determined.experiment.secrets import masked
-
-    show_yaml(masked(connect().get_experiment(experiment_id).config))
+    show_yaml(redacted(connect().get_experiment(experiment_id).config))
 
 
 @experiment.verb("logs")

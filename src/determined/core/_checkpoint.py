@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from determined import artifacts, errors
 from determined._home import data_directory
+from determined._redact import redacted
 from determined._types import Json
 from determined.artifacts import Draft, FileEntry, Selector, SharedFile, Storage
 from determined.core import _sharding
@@ -511,7 +512,7 @@ def _plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Json]:
             f"The checkpoint's metadata takes {size} bytes, and {artifacts.documents.LARGEST} is the limit. "
             "Keep what is large in a file of the checkpoint."
         )
-    return checked
+    return redacted(checked)
 
 
 def _whole(steps: Json) -> int:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from determined import errors
+from determined._redact import redacted_text
 from determined.core._metrics import Shipper
 from determined.store.messages import RunStateReport
 
@@ -74,7 +75,7 @@ def judge(error: BaseException | None, was_asked_to_stop: bool = False) -> RunSt
             return RunStateReport("PAUSED", "asked to stop")
         if error is None or error.code in (None, 0):
             return RunStateReport("COMPLETED")
-        return RunStateReport("ERROR", f"exited with status {error.code}")
+        return RunStateReport("ERROR", f"exited with status {redacted_text(str(error.code))}")
     if isinstance(error, KeyboardInterrupt):
         return RunStateReport("CANCELED", "interrupted")
     text = _one_line(error)
@@ -86,4 +87,4 @@ def _one_line(error: BaseException) -> str:
         lines = str(error).strip().splitlines()
     except Exception:  # noqa: BLE001 - an exception that cannot even be shown
         return ""
-    return lines[0][:LONGEST_REASON] if lines else ""
+    return redacted_text(lines[0])[:LONGEST_REASON] if lines else ""

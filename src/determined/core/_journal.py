@@ -21,9 +21,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from determined._redact import by_shape, redacted
 from determined.core._record import RunDescription
 from determined.store import messages
-from determined.store.messages import FitReport, Report
+from determined.store.messages import FitReport, LogLine, Report
 
 ADOPTION_SECONDS = 10.0
 STILLBORN_SECONDS = 60.0
@@ -271,7 +272,7 @@ def read_reports(*paths: Path) -> list[Report]:
 
 
 def _as_lines(reports: Sequence[Report]) -> bytes:
-    return "".join(json.dumps(_as_json(report), default=_packed) + "\n" for report in reports).encode()
+    return "".join(json.dumps(_as_json(_redacted(report)), default=_packed) + "\n" for report in reports).encode()
 
 
 def _packed(column: Any) -> Any:
@@ -290,6 +291,12 @@ def _unpacked(batches: Any) -> Any:
         else column
         for name, column in batches.items()
     }
+
+
+def _redacted(report: Report) -> Report:
+    if isinstance(report, LogLine):
+        return dataclasses.replace(report, text=by_shape(report.text))
+    return dataclasses.replace(report, **redacted({k: v for k, v in vars(report).items() if k != "time"}))
 
 
 def _as_json(report: Report) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TextIO, cast
 
+from determined._redact import KeyBlocks
 from determined.core._metrics import Shipper
 from determined.store.messages import LogLine
 
@@ -56,6 +57,7 @@ class _Ear:
         self._name = name
         self._rank = rank
         self._shipper = shipper
+        self._key_blocks = KeyBlocks()
         self._lock = threading.RLock()  # a signal handler may print in the middle of our own work
         self._open_line = ""
         self._ended_with_return = False
@@ -104,7 +106,7 @@ class _Ear:
 
     def _send(self, line: str) -> None:
         try:
-            self._shipper.put(LogLine(_CURSOR.sub("", line), self._name, self._rank))
+            self._shipper.put(LogLine(self._key_blocks.line(_CURSOR.sub("", line)), self._name, self._rank))
         except Exception:  # noqa: BLE001 - printing must work even when nothing can be sent
             self._is_listening = False
 

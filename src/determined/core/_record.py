@@ -8,7 +8,6 @@ import getpass
 import hashlib
 import os
 import platform
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from determined._info import ClusterInfo
+from determined._redact import by_shape, is_secret, redacted, redacted_arguments
 from determined._types import Json
 from determined._version import __version__
 from determined.core._metrics import Shipper
@@ -28,13 +28,6 @@ GIT_SECONDS = 5.0
 # Names that do not tell one project from another.
 ORDINARY_SCRIPTS = {"train", "training", "trainer", "trial", "main", "__main__", "run", "script", "model", "model_def"}
 ORDINARY_DIRECTORIES = {"src", "scripts", "code", "bin"}
-MASK = "********"
-_SECRET = re.compile(
-    r"(^|_)(password|passwd|passphrase|secrets?|credentials?|(api|access|private|account|secret|shared|signing)_?keys?"
-    r"|(auth|access|api|session|bearer|refresh|security|personal|github|gitlab|hf|wandb|bot|user)_?token"
-    r"|connection_string|sas_url)($|_)|^token$"
-)
-_LOGIN = re.compile(r"(\w+://[^/\s:@]*):[^/\s@]+@")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,15 +97,15 @@ def describe(
     config = config or {}
     name = config.get("name") or run_name(script)
     return RunDescription(
-        name=str(name),
+        name=by_shape(str(name)),
         owner=_user(),
         script=script,
-        arguments=without_secret_arguments(sys.argv[1:]),
+        arguments=redacted_arguments(sys.argv[1:]),
         directory=_directory(),
-        config=_plain_dict(config),
-        hparams=_plain_dict(hparams if hparams is not None else trial.hparams if trial else {}),
+        config=_recordable(config),
+        hparams=_recordable(hparams if hparams is not None else trial.hparams if trial else {}),
         seed=int(seed if seed is not None else trial.trial_seed if trial else 0),
-        storage=None if storage is None else _plain_dict(storage, masks=False),
+        storage=None if storage is None else _recordable(storage),
         slots=slots,
         host=platform.node(),
         pid=os.getpid(),
@@ -167,54 +160,22 @@ def _directory() -> str:
         return ""
 
 
-# Secrets.
-
-
-def is_secret(name: str) -> bool:
-    """Whether a value of this name had better not be written down. `pad_token` and `tokenizer` are none."""
-    words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).replace("-", "_").replace(".", "_").lower()
-    return _SECRET.search(words) is not None
-
-
-def without_secrets(value: Any, name: str = "") -> Json:
-    """The value as plain JSON, with text under telling names, and passwords in URLs, masked."""
-    if isinstance(value, Mapping):
-        if name in ("environment_variables", "secrets"):
-            return {str(key): MASK for key in value}
-        return {str(key): without_secrets(item, str(key)) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        if name == "environment_variables":
-            return [f"{str(item).partition('=')[0]}={MASK}" for item in value]
-        return [without_secrets(item, name) for item in value]
-    if isinstance(value, str):
-        return MASK if value and is_secret(name) else _LOGIN.sub(rf"\1:{MASK}@", value)
-    try:
-        return plain(value, name)
-    except (TypeError, ValueError):
-        return repr(value)[:200]
-
-
-def without_secret_arguments(arguments: list[str]) -> list[str]:
-    """Command line arguments, with the values of `--password x` and `--token=x` masked."""
-    shown: list[str] = []
-    hides_next = False
-    for argument in arguments:
-        name, equals, _ = argument.partition("=")
-        is_option = name.startswith("-") and is_secret(name.lstrip("-"))
-        if hides_next and not argument.startswith("-"):
-            shown.append(MASK)
-        elif (is_option or is_secret(name)) and equals:
-            shown.append(f"{name}={MASK}")
-        else:
-            shown.append(str(without_secrets(argument)))
-        hides_next = is_option and not equals
-    return shown
-
-
-def _plain_dict(values: Mapping[str, Any], masks: bool = True) -> dict[str, Any]:
-    found = without_secrets(dict(values)) if masks else plain(dict(values), "checkpoint_storage")
+def _recordable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as plain JSON, without secrets; what cannot be plain is its own description."""
+    found = redacted(_plain(dict(values)))
     assert isinstance(found, dict)
     return found
+
+
+def _plain(value: Any) -> Json:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    try:
+        return plain(value, "")
+    except (TypeError, ValueError):
+        return repr(value)[:200]
 
 
 def storage_config(chosen: Any, default_root: Path) -> dict[str, Any] | None:
@@ -225,7 +186,7 @@ def storage_config(chosen: Any, default_root: Path) -> dict[str, Any] | None:
         default_root: The directory that is used for None.
     """
     if isinstance(chosen, Mapping):
-        kept = ("save_experiment_best", "save_trial_best", "save_trial_latest", "temp_dir", "credential")
+        kept = ("save_experiment_best", "save_trial_best", "save_trial_latest", "temp_dir")
         found = {key: value for key, value in chosen.items() if key not in kept and not is_secret(key)}
         if found.get("type") == "directory":  # a later process may be anywhere
             found["container_path"] = str(Path(found["container_path"]).absolute())

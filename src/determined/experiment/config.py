@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import PrivateAttr, ValidationError
 
+from determined._redact import redacted
 from determined.errors import ConfigError
 from determined.experiment import explain, hparams, legacy, rules
 from determined.experiment.fields import DEFAULT_LOG_POLICIES, Fields
@@ -15,7 +16,6 @@ from determined.experiment.nulls import without_nulls
 from determined.experiment.plain import plain, shown
 from determined.experiment.problems import Problem, listed
 from determined.experiment.searcher_config import ALIASES
-from determined.experiment.secrets import masked
 from determined.experiment.storage_config import default_storage
 
 
@@ -80,7 +80,7 @@ class ExperimentConfig(Fields):
 
     def masked(self) -> dict[str, Any]:
         """The effective configuration as people and logs may see it."""
-        return masked(self.effective())
+        return redacted(self.effective())
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         return self.masked().items()

@@ -9,11 +9,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from determined._redact import is_secret
 from determined.experiment.plain import child, shown
 from determined.experiment.problems import Problem
 from determined.experiment.searcher_config import ALIASES, REMOVED, SEARCHERS
 from determined.experiment.section import is_retired
-from determined.experiment.storage_config import SECRET_KEYS, STORAGE
+from determined.experiment.storage_config import STORAGE
 
 UNIONS = ("searcher", "checkpoint_storage")  # pydantic puts the chosen type into the path, users do not
 EXPECTED = {
@@ -55,7 +56,7 @@ def _path(location: Sequence[str | int]) -> str:
 
 def _reason(found: Mapping[str, Any], path: str, key: str) -> str:
     kind, value, details = found["type"], found["input"], found.get("ctx", {})
-    if key in SECRET_KEYS:
+    if is_secret(key):
         return "has to be text. Write it in quotes."
     if path in ("data", "checkpoint_storage") and kind in EXPECTED:  # the value may hold secrets
         return f"has to be {EXPECTED[kind].format()}."

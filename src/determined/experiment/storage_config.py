@@ -11,8 +11,6 @@ from determined._home import data_directory
 from determined.artifacts.config import BUCKET, normal_prefix
 from determined.experiment.section import LARGEST, Section, ignored
 
-SECRET_KEYS = frozenset({"access_key", "secret_key", "connection_string", "credential"})
-
 
 def default_storage() -> dict[str, Any]:
     """Where checkpoints go when nobody says."""

@@ -23,6 +23,7 @@ import torch
 
 from determined import core, errors
 from determined._home import data_directory
+from determined._redact import redacted
 from determined._version import __version__
 from determined.artifacts import SharedFile, documents
 from determined.core._checkpoint import write_shared
@@ -312,7 +313,7 @@ class Checkpointer:
             found = get()
         except ValueError:
             return None
-        return _lenient(found, name, self._kept_as_text)
+        return redacted(_lenient(found, name, self._kept_as_text))
 
     def _metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
         self._newest = _later_than(self._newest)

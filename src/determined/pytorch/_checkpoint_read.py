@@ -17,8 +17,9 @@ from typing import Any, Literal
 import torch
 
 from determined import artifacts, core, errors
+from determined._redact import redacted
 from determined.core._link import History, Unlike
-from determined.core._record import RunDescription, without_secrets
+from determined.core._record import RunDescription
 from determined.core._values import differences
 from determined.pytorch import _checkpoint_compat
 from determined.pytorch._archive import check_archive
@@ -176,7 +177,7 @@ def saved_hparams(core_context: core.Context, source: str, metadata: dict[str, A
     if "hparams" not in metadata:  # older ones have them in another file
         with _small_files(core_context, source, ["load_data.json"]) as path:
             metadata = artifacts.documents.read(path / "load_data.json") or {}
-    found = without_secrets(metadata.get("hparams") or {})
+    found = redacted(metadata.get("hparams") or {})
     return found if isinstance(found, dict) else {}
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from determined import errors
 from determined._import_path import import_from_path
+from determined._redact import MASK, hidden_in
 from determined.artifacts import documents, verify_in_place
 from determined.core._context import _dummy_init
 from determined.pytorch import _script
@@ -66,6 +67,9 @@ def load_trial_from_checkpoint_path(
     trial_class: type[Any] | None = None,
     trial_kwargs: dict[str, Any] | None = None,
     torch_load_kwargs: dict[str, Any] | None = None,
+    *,
+    hparams: Mapping[str, Any] | None = None,
+    exp_conf: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Any:
     """Build the trial of a checkpoint and load its models' weights.
@@ -81,6 +85,8 @@ def load_trial_from_checkpoint_path(
         trial_kwargs: More arguments for its constructor.
         torch_load_kwargs: Passed to `torch.load`, for example `{"map_location": "cuda:0"}`. With
             `{"weights_only": False}` the file may run anything: that is for files you trust.
+        hparams: Hyperparameters that go over the saved ones: above all the secrets, which are never saved.
+        exp_conf: The same for the experiment config, for example `{"data": {"secrets": {"token": "..."}}}`.
         **kwargs: The older form of `torch_load_kwargs`.
 
     Returns:
@@ -104,6 +110,7 @@ def load_trial_from_checkpoint_path(
     if not has_checksums:
         check_archive(find_state_file(home), contents=True)
     arguments = trial_kwargs or {}
+    _add_from_caller(home, saved, {"hparams": hparams, "experiment_config": exp_conf})
     if saved.get("is_trainer"):
         context = CheckpointLoadContext(saved.get("hparams"), saved.get("experiment_config"))
         code = _code(home, saved, trial_class)
@@ -157,6 +164,34 @@ def _description(home: Path) -> dict[str, Any]:
         f"{home} {found}, so there is no telling whose checkpoint it is. "
         "Pass the directory of a checkpoint that fit() wrote, or that was downloaded with its metadata."
     )
+
+
+def _add_from_caller(home: Path, saved: dict[str, Any], given: Mapping[str, Mapping[str, Any] | None]) -> None:
+    """Put what the caller passes over what was saved, and say which secrets nobody has passed."""
+    for key, values in given.items():
+        if values is not None:
+            saved[key] = _merged(saved.get(key) or {}, values)
+    parameters = {"hparams": "hparams", "experiment_config": "exp_conf"}
+    hidden = {key: hidden_in(saved.get(key)) for key in given}
+    needed = [
+        (key, name) for key, names in hidden.items() for name in names if name.split(".")[0] not in _OF_THE_CLUSTER
+    ]
+    missing = [f"{parameters[key]}.{name}" for key, name in needed]
+    if missing:
+        logger.warning(
+            "Secrets are not saved, so in %s these read %r: %s. Where the trial needs them, pass them: "
+            "load_trial_from_checkpoint_path(..., hparams={...}, exp_conf={...}).",
+            home, MASK, ", ".join(missing),
+        )  # fmt: skip
+
+
+def _merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(saved)
+    for key, value in given.items():
+        inner = found.get(key)
+        is_deeper = isinstance(value, Mapping) and isinstance(inner, Mapping)
+        found[key] = _merged(inner, value) if is_deeper and inner is not None else value
+    return found
 
 
 def _spec(saved: Mapping[str, Any]) -> tuple[str, str]:

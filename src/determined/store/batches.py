@@ -12,6 +12,7 @@ import struct
 import sys
 import zlib
 
+from determined._redact import redacted
 from determined._types import Json
 from determined.store import values
 from determined.store.messages import Batches, MetricReport
@@ -33,7 +34,7 @@ def pack(batches: Batches | None) -> bytes | None:
         if len(columns) == len(batches):
             return _pack_columns(columns)
         batches = {name: list(column) for name, column in batches.items()}
-    return zlib.compress(values.dump(batches).encode(), 1)
+    return zlib.compress(values.dump(redacted(batches)).encode(), 1)
 
 
 def unpack(packed: bytes | None) -> list[dict[str, Json]] | None:

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from determined import errors
+from determined._redact import is_secret, redacted
 from determined.store import attempts, rows, trials, values
 from determined.store.attempts import Attempt
 from determined.store.messages import CheckpointReport
@@ -93,8 +94,8 @@ def _record_complete(
 
 
 def backend_id(conn: sa.Connection, storage: dict[str, Any]) -> int:
-    """The id of a place where checkpoints lie; the same place is one row."""
-    config = {name: value for name, value in storage.items() if name not in _RETENTION}
+    """The id of a place where checkpoints lie; the same place is one row, without the keys to it."""
+    config = redacted({k: value for k, value in storage.items() if k not in _RETENTION and not is_secret(k)})
     fingerprint = hashlib.sha256(values.dump(dict(sorted(config.items()))).encode()).hexdigest()
     query = sa.select(storage_backends.c.id).where(storage_backends.c.fingerprint == fingerprint)
     if (known := conn.scalar(query)) is not None:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from determined import errors
 from determined._home import data_directory, make_data_directory
+from determined._redact import redacted
 from determined.store import damage, failures, forks, opening, values
 from determined.store.place import StorePlace, find_place, on_network
 
@@ -204,8 +205,13 @@ def _warn_about_network(path: Path) -> None:
         )
 
 
+def _dump_redacted(value: Any) -> str:
+    """The one way of dicts and lists into any table."""
+    return values.dump(redacted(value))
+
+
 def _make_engine(place: StorePlace, read_only: bool) -> sa.Engine:
-    common: dict[str, Any] = {"json_serializer": values.dump, "json_deserializer": values.load}
+    common: dict[str, Any] = {"json_serializer": _dump_redacted, "json_deserializer": values.load}
     if place.path is None:
         return _make_postgresql_engine(place, common)
     forks.let_go_of_inherited(place.path)

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from determined import errors
+from determined._redact import redacted
 from determined.store import events, rows
 from determined.store.messages import now
 from determined.store.schema import checkpoints, experiment_labels, experiments, model_versions, projects, trials
@@ -116,7 +117,7 @@ def create(
         "name": name,
         "config": config,
         "owner": owner,
-        "original_config": original_config,
+        "original_config": without_secrets(config, original_config),
         "state": state,
         "unmanaged": unmanaged,
         "script": script,
@@ -134,6 +135,11 @@ def create(
     ident = rows.insert(conn, experiments, row)
     set_labels(conn, ident, labels)
     return ident
+
+
+def without_secrets(config: dict[str, Any], original_config: str) -> str:
+    """A config as its user wrote it; nothing if there are secrets in it, which may be anywhere, in any notation."""
+    return original_config if redacted(config) == config else ""
 
 
 def _free_external_id(conn: sa.Connection, external_id: str) -> None:

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from determined import errors
+from determined._redact import by_shape, redacted
 from determined._types import Json
 from determined.store import summary, values
 from determined.store.messages import MetricReport
@@ -76,6 +77,7 @@ class Rules:
         return metrics
 
     def _check_values(self, report: MetricReport, metrics: dict[str, Json]) -> dict[str, Json]:
+        metrics = redacted(metrics)
         if any(isinstance(value, bytes) for value in metrics.values()):
             metrics = _without_bytes(metrics)
         for name in _NUMERIC:
@@ -98,7 +100,7 @@ def _checked_name(name: Any) -> str:
         raise errors.InvalidValue(
             f"The metric name {text[:20]!r}... has {len(text)} characters. Use {LONGEST_NAME} at most."
         )
-    return values.clean(text)
+    return values.clean(by_shape(text))
 
 
 def _without_bytes(metrics: dict[str, Json]) -> dict[str, Json]:

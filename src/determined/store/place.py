@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from determined import errors
 from determined._home import data_directory
+from determined._redact import by_shape
 
 FILE_NAME = "determined.db"
-_SECRET_OPTIONS = ("password", "sslpassword", "passfile")
 _NETWORK_FILE_SYSTEMS = (
     "nfs",
     "nfs4",
@@ -46,9 +46,8 @@ class StorePlace:
     @property
     def masked_url(self) -> str:
         """The URL without its secrets."""
-        hidden = {name: "***" for name in _SECRET_OPTIONS if name in self.url.query}
-        url = self.url.update_query_dict(hidden) if hidden else self.url
-        return url.set(drivername=self.url.get_backend_name()).render_as_string(hide_password=True)
+        url = self.url.set(drivername=self.url.get_backend_name())
+        return by_shape(url.render_as_string(hide_password=False))
 
 
 def find_place(place: str | os.PathLike[str] | None = None) -> StorePlace:

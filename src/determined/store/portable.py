@@ -1,8 +1,8 @@
 """Experiments as one file that any store takes in: JSON lines, compressed, without files of checkpoints and code.
 
 The first line says what it is. Then come, experiment by experiment, its row and all rows below it, each as
-`{"table": ..., "row": {...}}`. Curves are left out: they follow from the metrics. So are the secrets of storages and
-of the user's data.
+`{"table": ..., "row": {...}}`. Curves are left out: they follow from the metrics. Secrets are redacted, also those of
+rows that an older version wrote.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import datetime
 import gzip
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +21,7 @@ from typing import IO, Any
 import sqlalchemy as sa
 
 from determined import errors
+from determined._redact import by_shape, is_secret, redacted
 from determined.store import checkpoints as checkpoint_rows
 from determined.store import experiments as experiment_rows
 from determined.store import metrics as metric_rows
@@ -32,8 +32,6 @@ from determined.store.messages import now
 FORMAT = "resolute-experiments"
 VERSION = 1
 
-_SECRETS = ("access_key", "secret_key", "credential", "connection_string", "account_key", "session_token")
-_SECRET_LINE = re.compile(rf"((?:{'|'.join(_SECRETS)})[\"']?\s*:)[^,}}\n]*")
 _BATCH = 1000
 # Below an experiment, in an order in which each row finds what it refers to.
 _BELOW = ("trials", "tasks", "allocations", "metrics", "checkpoints", "checkpoint_uses", "logs", "events")
@@ -108,7 +106,7 @@ def _rows_of(conn: sa.Connection, experiment_id: int) -> Iterator[tuple[str, dic
     project = places.get_project(conn, row["project_id"])
     workspace = places.find_workspace(conn, project.workspace_id)
     own = _packed(table, row) | {"project": [workspace.name, project.name]}
-    own["config"], own["original_config"] = _open_config(row["config"], row["original_config"])
+    own["original_config"] = experiment_rows.without_secrets(row["config"], row["original_config"])
     own["labels"] = experiment_rows.labels_of(conn, [experiment_id]).get(experiment_id, [])
     yield "experiments", own
     trial_ids = sa.select(schema.trials.c.id).where(schema.trials.c.experiment_id == experiment_id)
@@ -129,31 +127,20 @@ def _rows_of(conn: sa.Connection, experiment_id: int) -> Iterator[tuple[str, dic
             yield name, packed
 
 
-def _open_config(config: dict[str, Any], written: str) -> tuple[dict[str, Any], str]:
-    """A config, as a dict and as its user wrote it, without keys of storages and without `data.secrets`."""
-    found = dict(config)
-    if isinstance(storage := config.get("checkpoint_storage"), dict):
-        found["checkpoint_storage"] = _without_secrets(storage)
-    if isinstance(data := config.get("data"), dict) and "secrets" in data:
-        found["data"] = {name: value for name, value in data.items() if name != "secrets"}
-        written = ""  # they may be anywhere in it, in any notation
-    return found, _SECRET_LINE.sub(r"\1 '***'", written)
-
-
 def _storage(conn: sa.Connection, storage_id: int) -> dict[str, Any]:
     backends = schema.storage_backends
     config: dict[str, Any] = conn.scalar(sa.select(backends.c.config).where(backends.c.id == storage_id)) or {}
-    return _without_secrets(config)
-
-
-def _without_secrets(config: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in _SECRETS}
+    return redacted({name: value for name, value in config.items() if not is_secret(name)})
 
 
 def _packed(table: sa.Table, row: sa.RowMapping) -> dict[str, Any]:
     """A row as JSON values, without what follows from other rows."""
     left_out = _DERIVED.get(table.name, ())
-    return {name: _pack(value) for name, value in row.items() if value is not None and name not in left_out}
+    return {
+        name: _pack(by_shape(value) if isinstance(table.c[name].type, schema.Words) else redacted(value))
+        for name, value in row.items()
+        if value is not None and name not in left_out
+    }
 
 
 def _pack(value: Any) -> Any:

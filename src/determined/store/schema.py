@@ -18,6 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from determined._redact import by_shape
 from determined.store import values
 
 VERSION = "0002"
@@ -50,13 +51,14 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
 
 
 class Words(sa.TypeDecorator[str]):
-    """Text as people and programs write it. What a database cannot hold (a NUL, half a character) becomes U+FFFD."""
+    """Text as people and programs write it. Secrets known by their shape become stars, and
+    what a database cannot hold (a NUL, half a character) U+FFFD."""
 
     impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
-        return None if value is None else values.clean(value)
+        return None if value is None else values.clean(by_shape(value))
 
 
 # SQLite gives ids by itself only to a column that is INTEGER to the letter.

@@ -10,75 +10,30 @@ from typing import Any
 import pytest
 
 from determined import artifacts, errors
+from determined._redact import MASK
 from determined.core import _record
 from determined.core._heartbeat import judge
-from determined.core._record import (
-    MASK,
-    describe,
-    find_environment,
-    is_secret,
-    run_name,
-    storage_config,
-    without_secret_arguments,
-    without_secrets,
-)
+from determined.core._record import describe, find_environment, run_name, storage_config
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["password", "db_password", "apiKey", "api-key", "AWS_SECRET_ACCESS_KEY", "hf_token", "token", "credentials"],
-)
-def test_secret_names(name: str) -> None:
-    """Issue 6: values under such names are not recorded."""
-    assert is_secret(name)
+def test_a_config_is_recorded_plain_and_without_secrets() -> None:
+    """Issues 6 and 11: secrets are masked at any depth; numbers stay, odd objects become text, masked too."""
 
+    class Odd:
+        def __repr__(self) -> str:
+            return "Odd(api_key='hunter2')"
 
-@pytest.mark.parametrize("name", ["tokenizer", "pad_token", "max_tokens", "keys", "num_keys", "secretary", "lr", "key"])
-def test_names_that_only_look_like_it(name: str) -> None:
-    """Hyperparameters of language models are no secrets."""
-    assert not is_secret(name)
-
-
-def test_a_config_is_masked_and_plain() -> None:
-    """Issue 6: secrets in the config are masked at any depth; numbers stay, odd objects become text."""
     config = {
-        "data": {"url": "postgresql://me:hunter2@host/db", "api_key": "hunter2", "sizes": (1, 2)},
-        "environment": {"environment_variables": ["A=hunter2"], "image": object},
+        "name": "postgresql://me:hunter2@host/db",
+        "data": {"url": "postgresql://me:hunter2@host/db", "api_key": b"hunter2", "sizes": (1, 2)},
+        "environment": {"environment_variables": ["A=hunter2"], "image": Odd()},
         "access_token": 5,
     }
-    shown: Any = without_secrets(config)
-    assert "hunter2" not in str(shown)
-    assert shown["data"]["url"] == f"postgresql://me:{MASK}@host/db"
-    assert shown["data"]["sizes"] == [1, 2]
-    assert shown["environment"]["environment_variables"] == [f"A={MASK}"]
-    assert shown["access_token"] == 5
-    assert isinstance(shown["environment"]["image"], str)
-
-
-def test_everything_below_secrets_is_masked() -> None:
-    """P-09: values under data.secrets are not written down, whatever they are called and whatever they are."""
-    shown: Any = without_secrets({"data": {"secrets": {"t": "hunter2", "pin": 1234, "more": {"x": ["hunter2"]}}}})
-    assert shown == {"data": {"secrets": {"t": MASK, "pin": MASK, "more": MASK}}}
-
-
-def test_arguments_are_masked() -> None:
-    """Issue 6: `--password x`, `--token=x` and logins in URLs are masked, the rest is as it was typed."""
-    given = [
-        "--lr",
-        "0.1",
-        "--password",
-        "x",
-        "--token=x",
-        "--verbose",
-        "s3://u:x@b",
-        "--api-key",
-        "--flag",
-        "api_key=x",
-    ]
-    assert without_secret_arguments(given) == [
-        "--lr", "0.1", "--password", MASK, f"--token={MASK}", "--verbose", f"s3://u:{MASK}@b", "--api-key", "--flag",
-        f"api_key={MASK}",
-    ]  # fmt: skip
+    found = describe(config=config, hparams={"password": "hunter2", "lr": 0.1}, storage={"type": "s3", "bucket": "b"})
+    assert "hunter2" not in repr(found)
+    assert found.config["data"] == {"url": f"postgresql://me:{MASK}@host/db", "api_key": MASK, "sizes": [1, 2]}
+    assert found.config["environment"] == {"environment_variables": [f"A={MASK}"], "image": f"Odd(api_key='{MASK}')"}
+    assert (found.config["access_token"], found.hparams) == (5, {"password": MASK, "lr": 0.1})
 
 
 @pytest.mark.parametrize(
@@ -99,6 +54,10 @@ def test_arguments_are_masked() -> None:
         (
             {"type": "s3", "bucket": "b", "access_key": "x", "secret_key": "y", "save_trial_best": 1},
             {"type": "s3", "bucket": "b"},
+        ),
+        (
+            {"type": "azure", "container": "c", "connection_string": "x", "credential": "y"},
+            {"type": "azure", "container": "c"},
         ),
         ({"type": "shared_fs", "host_path": "/h"}, {"type": "shared_fs", "host_path": "/h"}),
     ],
@@ -143,6 +102,13 @@ def test_a_git_that_hangs_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monk
         (SystemExit(3), True, "PAUSED", "asked to stop"),
         (KeyboardInterrupt(), True, "CANCELED", "interrupted"),
         (ValueError("one\ntwo"), True, "ERROR", "ValueError: one"),
+        (
+            OSError("ftp://me:x@h token=x refused"),
+            False,
+            "ERROR",
+            "OSError: ftp://me:********@h token=******** refused",
+        ),
+        (SystemExit("--password x"), False, "ERROR", "exited with status --password ********"),
         (ValueError(), False, "ERROR", "ValueError"),
         (errors.InvalidHP("too big"), False, "COMPLETED", "invalid hyperparameters: too big"),
     ],

@@ -141,6 +141,31 @@ def test_a_checkpoint_of_fit(tmp_path: Path) -> None:
         load_trial_from_checkpoint_path(str(path), trial_class=Digits)
 
 
+def test_secrets_come_from_the_caller(
+    tmp_path: Path, weights: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 11, point 4: what was redacted is passed at load time; one warning names what is missing."""
+    stars = "********"
+    config = {"data": {"secrets": {"token": stars}, "path": "/d"}, "checkpoint_storage": {"secret_key": stars}}
+    path = make_checkpoint(
+        tmp_path / "c",
+        {"models_state_dict": [weights]},
+        experiment_config=config,
+        hparams={"lr": 0.5, "net": {"api_key": stars, "url": stars}},
+    )
+    given = {"net": {"api_key": "real"}}
+    trial = load_trial_from_checkpoint_path(str(path), hparams=given)
+    assert trial.context.get_hparams() == {"lr": 0.5, "net": {"api_key": "real", "url": stars}}
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"these read '{stars}': hparams.net.url, exp_conf.data.secrets.token. " in line
+    assert "hparams={...}, exp_conf={...}" in line
+    caplog.clear()
+    given["net"]["url"] = "real"
+    trial = load_trial_from_checkpoint_path(str(path), hparams=given, exp_conf={"data": {"secrets": {"token": "real"}}})
+    assert trial.context.get_data_config() == {"secrets": {"token": "real"}, "path": "/d"}
+    assert caplog.records == []
+
+
 def test_torch_load_kwargs(tmp_path: Path, weights: dict[str, Any]) -> None:
     """T44, D-64: both forms → ValueError; extra ones alone → FutureWarning."""
     path = make_checkpoint(tmp_path / "c", {"models_state_dict": [weights]})

@@ -193,7 +193,7 @@ def test_where_a_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home:
     assert place.path is None
     assert "secret" not in str(place)
     assert "sslpassword=x" not in str(place)
-    assert str(place).startswith("postgresql://ada:***@db.example/runs")
+    assert str(place).startswith("postgresql://ada:********@db.example/runs")
     assert find_place(tmp_path).path == tmp_path / "determined.db"
     assert find_place(f"{tmp_path}/new/").path == tmp_path / "new" / "determined.db"
     assert find_place(f"sqlite:///{tmp_path}/x.db").path == tmp_path / "x.db"
