@@ -440,10 +440,13 @@ def verify_in_place(path: Path, selector: Selector | None = None) -> bool:
     else:
         return False
 
+    def measure(name: str) -> FileEntry:
+        return tree.measure_plain(home / name, manifest.files[name].size)
+
     def lacks(name: str) -> bool:
         return not tree.is_plain_directory(home / name)
 
-    if problems := manifest.problems(lambda name: tree.measure_plain(home / name), lacks, selector):
+    if problems := manifest.problems(measure, lacks, selector):
         raise CheckpointDamaged(f"The checkpoint in {home} is damaged: {' '.join(problems[:3])} {advice}")
     return True
 

@@ -202,6 +202,8 @@ class Storage(ABC):
             temporary.replace(place)
         except FileNotFoundError as e:
             raise self._gone(manifest.storage_id, path) from e
+        except ValueError as e:
+            raise self._no_file(manifest.storage_id, e) from e
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -219,6 +221,8 @@ class Storage(ABC):
             data = self._read(storage_id, path)
         except FileNotFoundError as e:
             raise self._gone(storage_id, path) from e
+        except ValueError as e:
+            raise self._no_file(storage_id, e) from e
         self._refuse_damage(manifest, {path: tree.measure_bytes(data)})
         return data
 
@@ -305,3 +309,9 @@ class Storage(ABC):
         if not self.exists(storage_id):
             return self._not_found(storage_id)
         return CheckpointDamaged(f"Checkpoint {storage_id} in {self.url} is damaged: {path} is missing.")
+
+    def _no_file(self, storage_id: str, problem: ValueError) -> DeterminedError:
+        """Why something else is in the place of a file."""
+        if isinstance(problem, DeterminedError):  # a path that is not safe
+            return problem
+        return CheckpointDamaged(f"Checkpoint {storage_id} in {self.url} is damaged: {problem}.")

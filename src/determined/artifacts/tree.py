@@ -135,10 +135,11 @@ def measure(path: Path, *, sync: bool = False) -> FileEntry:
     return entry
 
 
-def measure_plain(path: Path) -> FileEntry:
-    """Size and checksum of a regular file that is no link."""
+def measure_plain(path: Path, size: int | None = None) -> FileEntry:
+    """Size and checksum of a regular file that is no link. One of another size than this, if given, is not read."""
     with open_plain(path) as file:
-        return measure_stream(file)
+        found = os.fstat(file.fileno()).st_size
+        return measure_stream(file) if size in (None, found) else FileEntry(found, "")
 
 
 def measure_stream(file: BinaryIO) -> FileEntry:

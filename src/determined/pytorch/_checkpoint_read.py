@@ -68,7 +68,18 @@ def verify(directory: Path) -> None:
         CheckpointDamaged: With the reason.
     """
     if not artifacts.verify_in_place(directory):
-        check_archive(_checkpoint_compat.find_state_file(directory), contents=True)
+        verify_without_manifest(directory)
+
+
+def verify_without_manifest(directory: Path) -> None:
+    """Refuse a checkpoint's directory as far as one can tell without checksums of ours; see `verify`."""
+    for name in ("metadata.json", "load_data.json", *_checkpoint_compat.COUNTER_FILES):
+        if os.path.lexists(directory / name):
+            try:
+                artifacts.open_plain(directory / name).close()
+            except ValueError as e:
+                raise errors.CheckpointDamaged(f"{e}. Use another checkpoint.") from e
+    check_archive(_checkpoint_compat.find_state_file(directory), contents=True)
 
 
 @contextlib.contextmanager

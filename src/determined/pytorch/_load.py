@@ -19,9 +19,8 @@ from determined._redact import MASK, hidden_in
 from determined.artifacts import documents, verify_in_place
 from determined.core._context import _dummy_init
 from determined.pytorch import _script
-from determined.pytorch._archive import check_archive
-from determined.pytorch._checkpoint_compat import find_state_file, modernise
-from determined.pytorch._checkpoint_read import read_state
+from determined.pytorch._checkpoint_compat import modernise
+from determined.pytorch._checkpoint_read import read_state, verify_without_manifest
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._state import CheckpointMismatch, Models
 
@@ -108,7 +107,7 @@ def load_trial_from_checkpoint_path(
     has_checksums = verify_in_place(home)
     saved = _description(home)
     if not has_checksums:
-        check_archive(find_state_file(home), contents=True)
+        verify_without_manifest(home)
     arguments = trial_kwargs or {}
     _add_from_caller(home, saved, {"hparams": hparams, "experiment_config": exp_conf})
     if saved.get("is_trainer"):

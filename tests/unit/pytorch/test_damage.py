@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -17,6 +18,7 @@ import torch
 
 from determined import artifacts, errors, pytorch
 from determined.artifacts import CARRIED
+from determined.core import CheckpointContext
 from determined.pytorch import Batch, load_trial_from_checkpoint_path
 from tests.trials import OneWeightTrial, train
 
@@ -148,9 +150,31 @@ def test_without_a_manifest_the_archive_is_checked(copied: Path, fit: Callable[[
     fit(copied)
     assert accepted(copied, damages(copied, "state_dict.pth", flips=150), load) == []
     assert accepted(copied, damages(copied, "state_dict.pth", flips=10), fit) == []
-    for name in ("metadata.json", "trial_state.pkl"):
-        places = [each for each in damages(copied, name, flips=0) if " as " in each[0] or "cut to 0" in each[0]]
-        assert accepted(copied, iter(places), fit) == []
+    for name in ("metadata.json", "trial_state.pkl", "load_data.json"):
+        places = [each for each in damages(copied, name, flips=0) if " as " in each[0]]
+        for use in (load, fit):
+            assert accepted(copied, iter(places), use) == []
+
+
+def test_fit_refuses_what_is_no_file_in_the_storage(stored: Path, fit: Callable[[Path], None]) -> None:
+    """By its id too, and by its metadata alone: a pipe is not waited for, and 57 MB are not read."""
+    checkpoints = CheckpointContext(storage=artifacts.open_storage(str(stored.parent)))
+    places: list[Damage] = [Path.mkdir, lambda path: os.mkfifo(path), Path.touch]
+    (stored / "metadata.json").unlink()
+    for make in places:
+        make(stored / "metadata.json")
+        if (stored / "metadata.json").is_file():
+            os.truncate(stored / "metadata.json", 57_000_000)
+        for use in (fit, load):
+            with pytest.raises(errors.CheckpointDamaged, match=r"metadata\.json"):
+                use(stored)
+        with pytest.raises(errors.CheckpointDamaged, match=r"metadata\.json"):
+            checkpoints.get_metadata(stored.name)
+        with pytest.raises(errors.CheckpointDamaged, match=r"metadata\.json"):
+            checkpoints.download(stored.name, stored.parent.parent / "target")
+        with contextlib.suppress(IsADirectoryError):
+            (stored / "metadata.json").unlink()
+        shutil.rmtree(stored / "metadata.json", ignore_errors=True)
 
 
 @pytest.mark.parametrize(
