@@ -176,7 +176,7 @@ def test_tracking_can_be_turned_off(way: str, script: Path, home: Path) -> None:
     environment = {"DET_TRACKING": "off"} if way == "variable" else {}
     well(run(script, "--batches", "20", **environment))
     resumed = well(run(script, "--latest", "latest", **environment))
-    assert "training goes on after batch 20" in resumed.stderr
+    assert "at batch 20" in resumed.stderr
     assert sorted(path.name for path in home.iterdir() if path.name != "tensorboard") == ["checkpoints"]
 
 
@@ -191,12 +191,15 @@ def test_a_stopped_run_goes_on_as_the_same_trial(script: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
     (trial,) = records.table("trials")
-    assert (trial["state"], trial["state_reason"]) == ("PAUSED", "asked to stop")
     stopped_at = trial["total_batches"]
+    assert (trial["state"], trial["state_reason"]) == ("PAUSED", f"asked to stop by SIGTERM, after batch {stopped_at}")
     well(run(script, "--batches", str(stopped_at + 10), "--latest", "latest"))
     (experiment,) = records.table("experiments")
     (trial,) = records.table("trials")
     assert (experiment["state"], trial["attempt"], trial["total_batches"]) == ("COMPLETED", 2, stopped_at + 10)
+    well(run(script, "--batches", "10"))
+    assert [row["id"] for row in records.table("experiments")] == [1, 2], "the ids of resumed runs leave no gap"
+    assert [row["id"] for row in records.table("trials")] == [1, 2]
     assert is_whole()
 
 

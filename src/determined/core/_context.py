@@ -17,7 +17,7 @@ from determined.core._earlier import EarlierRuns
 from determined.core._event_upload import RunUploads
 from determined.core._experimental import ExperimentalCoreContext
 from determined.core._heartbeat import Heartbeat
-from determined.core._link import History, Link, NullLink, Run, choose_link, new_run
+from determined.core._link import Attached, History, Link, NullLink, Run, choose_link, new_run
 from determined.core._logs import LogTee
 from determined.core._metrics import Follower, Shipper
 from determined.core._preempt import PreemptContext, PreemptMode
@@ -35,6 +35,9 @@ from determined.core._train import EarlyExitReason, NonChiefReports, TrainContex
 from determined.store.messages import Report
 
 logger = logging.getLogger("determined.core")
+
+SOON_SECONDS = 2.0
+"""How long the end of a fit waits for the store to know the run."""
 
 
 class Context:
@@ -128,7 +131,11 @@ class Context:
             steps.append(self._environment.close)
         if self._heartbeat is not None:
             heartbeat = self._heartbeat
-            steps.append(lambda: heartbeat.close(error, was_asked_to_stop=self.preempt.was_acknowledged))
+            steps.append(
+                lambda: heartbeat.close(
+                    error, was_asked_to_stop=self.preempt.was_acknowledged, reason=self.train.end_reason
+                )
+            )
         steps.append(self._shipper.close)
         if self._uploads is not None:
             steps.append(self._uploads.close)
@@ -152,6 +159,14 @@ class Context:
         if not self._shipper.catch_up():  # it would name an older one than this run has saved
             return None
         return self._link.find_checkpoint(which, trial_class, smaller_is_better)
+
+    def _experiment_of(self, storage_id: str) -> int | None:
+        """The experiment that a checkpoint is of, if the store knows it."""
+        return self._link.experiment_of(storage_id)
+
+    def _recorded_as(self) -> Attached | None:
+        """The trial that this run is recorded as; None if nobody can tell soon."""
+        return self._link.recorded_as() if self._shipper.flush(SOON_SECONDS) else None
 
     def __enter__(self) -> Context:
         return self.start()

@@ -38,12 +38,13 @@ class Heartbeat:
             sys.excepthook = self._hooks[0]
             sys.exit = self._hooks[1]
 
-    def close(self, error: BaseException | None = None, *, was_asked_to_stop: bool = False) -> None:
+    def close(self, error: BaseException | None = None, *, was_asked_to_stop: bool = False, reason: str = "") -> None:
         """The run ends, well or not.
 
         Args:
             error: What it ends with.
             was_asked_to_stop: It leaves because it was asked to, with work left.
+            reason: Why training ended, if it ended well.
         """
         if self._previous is not None:
             if sys.excepthook is self._hooks[0]:
@@ -51,7 +52,7 @@ class Heartbeat:
             if sys.exit is self._hooks[1]:
                 sys.exit = self._previous[1]
             self._previous = None
-        self._shipper.put(judge(error or self._error, was_asked_to_stop))
+        self._shipper.put(judge(error or self._error, was_asked_to_stop, reason))
 
     def _uncaught(self, kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         self._error = value
@@ -63,7 +64,7 @@ class Heartbeat:
         raise SystemExit(status)
 
 
-def judge(error: BaseException | None, was_asked_to_stop: bool = False) -> RunStateReport:
+def judge(error: BaseException | None, was_asked_to_stop: bool = False, reason: str = "") -> RunStateReport:
     """How a run ended that leaves with this error, or with none.
 
     A run that was asked to stop and saved its work is PAUSED: it can be continued. One that Ctrl-C cut off is CANCELED.
@@ -72,9 +73,9 @@ def judge(error: BaseException | None, was_asked_to_stop: bool = False) -> RunSt
         return RunStateReport("COMPLETED", f"invalid hyperparameters: {_one_line(error)}")
     if error is None or isinstance(error, SystemExit):
         if was_asked_to_stop:
-            return RunStateReport("PAUSED", "asked to stop")
+            return RunStateReport("PAUSED", reason or "asked to stop")
         if error is None or error.code in (None, 0):
-            return RunStateReport("COMPLETED")
+            return RunStateReport("COMPLETED", reason)
         return RunStateReport("ERROR", f"exited with status {redacted_text(str(error.code))}")
     if isinstance(error, KeyboardInterrupt):
         return RunStateReport("CANCELED", "interrupted")

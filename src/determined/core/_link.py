@@ -114,6 +114,12 @@ class Link(Protocol):
     ) -> History | None:
         """A checkpoint of earlier runs of this script in this storage; None if there is no telling."""
 
+    def experiment_of(self, storage_id: str) -> int | None:
+        """The experiment that a checkpoint is of; None if it is not known, or that cannot be had within seconds."""
+
+    def recorded_as(self) -> Attached | None:
+        """The trial that this run is recorded as, as far as this link knows. Quick."""
+
     def close(self) -> None:
         """Free what is held. Nothing is sent afterwards."""
 
@@ -167,6 +173,12 @@ class NullLink:
         trial_class: str,  # noqa: ARG002
         smaller_is_better: bool,  # noqa: ARG002
     ) -> History | None:
+        return None
+
+    def experiment_of(self, storage_id: str) -> int | None:  # noqa: ARG002 - there is no history
+        return None
+
+    def recorded_as(self) -> Attached | None:
         return None
 
     def close(self) -> None:

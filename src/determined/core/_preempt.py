@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -152,6 +153,15 @@ class PreemptContext:
         """Whether this process has said that it stops with work left."""
         return self._acknowledged
 
+    @property
+    def asked_by(self) -> str:
+        """Who asked to stop, as far as this rank knows: "" if nobody did."""
+        if self._signals.number is not None:
+            return "Ctrl-C" if self._signals.number == signal.SIGINT else signal.Signals(self._signals.number).name
+        if self._watcher is not None and self._watcher.is_asked:
+            return "a request in the store, such as det trial stop"
+        return "another rank" if self._acknowledged else ""
+
     def _is_asked_to_stop(self) -> bool:
         return self._signals.poll() or (self._watcher is not None and self._watcher.should_preempt())
 
@@ -217,6 +227,11 @@ class _PreemptionWatcher:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=10)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the link has said so."""
+        return self._answer
 
     def should_preempt(self) -> bool:
         """The latest answer. Where a request may be waiting already, the first call waits a little for it."""

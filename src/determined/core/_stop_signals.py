@@ -27,6 +27,7 @@ class StopSignals:
 
     def __init__(self, speaks: bool) -> None:
         self.received = False
+        self.number: int | None = None  # of the first that came
         self._first_received = 0.0
         self._is_polled = False
         self._speaks = speaks
@@ -79,7 +80,7 @@ class StopSignals:
             self._pass_on(number, frame)
             return
         if not again:
-            self.received, self._first_received = True, time.monotonic()
+            self.received, self.number, self._first_received = True, number, time.monotonic()
         if self._speaks and not again and not is_copy:
             self._say(number)
         if not self._holds:

@@ -402,6 +402,22 @@ class StoreLink:
 
         return None if self.is_managed or self._description.is_detached else self._ask(ask)
 
+    def experiment_of(self, storage_id: str) -> int | None:
+        def ask() -> int | None:
+            from determined.store import runs, trials
+
+            with self._opened().read() as conn:
+                owner = runs.owner_of(conn, storage_id)
+                return None if owner is None else trials.get(conn, owner, deleted=True).experiment_id
+
+        return self._ask(ask)
+
+    def recorded_as(self) -> Attached | None:
+        if self._standing is None or self._is_over:
+            return None
+        attempt = self._standing.attempt
+        return Attached(attempt.trial_id, attempt.experiment_id, attempt.attempt)
+
     def _ask(self, question: Callable[[], T]) -> T | None:
         """The answer, or None if it does not come in time or not at all, which is said."""
         answers: list[T] = []

@@ -83,6 +83,8 @@ class TrainContext:
         self._best: float | None = None
         self._exited_early = False
         self._metadata: dict[str, Json] | None = None
+        self.end_reason = ""
+        """Why training ended, in a few words; recorded when the run ends well."""
 
     def report_training_metrics(
         self,

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from determined.core import _logs
+from determined.pytorch._console import ValidationLines
 from determined.pytorch._plan import Batch, FitPlan
 
 if TYPE_CHECKING:
@@ -114,12 +115,14 @@ def _move_log_lines(screen: set[Any]) -> list[tuple[logging.StreamHandler[Any], 
     return moved
 
 
-def make_bar(plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool) -> RichBar | NoBar:
-    """A bar on the chief if a person can see it; `DET_PROGRESS=off` says no, `on` says yes."""
+def make_bar(plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool) -> RichBar | ValidationLines | NoBar:
+    """A bar on the chief if a person can see it, else lines; `DET_PROGRESS=off` says neither, `on` says a bar."""
     wish = os.environ.get("DET_PROGRESS", "auto").lower()
     can_see = (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
-    if not is_chief or wish in ("off", "0", "false", "no") or (wish == "auto" and not can_see):
+    if not is_chief or wish in ("off", "0", "false", "no"):
         return NoBar()
+    if wish == "auto" and not can_see:
+        return ValidationLines()
     try:
         return RichBar(plan, progress, epoch_length)
     except Exception as failed:  # noqa: BLE001 - such as another bar on the screen: training does without

@@ -397,9 +397,9 @@ class Checkpointer:
         self._settle_streams(mine.get("rng_states"), checkpoint, saved)
         if continues and saved is not None:
             self._progress.load_state_dict(saved.state_dict())
-            logger.info("Checkpoint %s: training goes on after batch %d.", source, saved.batches_trained)
+            logger.debug("Checkpoint %s: training goes on after batch %d.", source, saved.batches_trained)
         else:
-            logger.info("Checkpoint %s: weights and states are loaded, and training starts at batch 0.", source)
+            logger.debug("Checkpoint %s: weights and states are loaded, and training starts at batch 0.", source)
         return Loaded(continues)
 
     def _saved_progress(self, path: Path, checkpoint: Mapping[str, Any]) -> Progress | None:

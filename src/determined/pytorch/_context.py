@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -15,6 +16,7 @@ from determined.core._context import _dummy_init
 from determined.core._event_upload import all_but_events, every_file
 from determined.core._tensorboard import rank_aware_path
 from determined.pytorch import _ddp
+from determined.pytorch._console import place_of
 from determined.pytorch._experimental import PyTorchExperimentalContext
 from determined.pytorch._facts import TrialFacts, told_of_trial
 from determined.pytorch._gradients import Gradients
@@ -109,6 +111,7 @@ class PyTorchTrialContext(TrialFacts):
         self.experimental = PyTorchExperimentalContext(self)
 
         self._stop_requested = False
+        self.stop_requested_by = ""
         self._logs_to_tensorboard = enable_tensorboard_logging
         self._writer = EventWriter(self.get_tensorboard_path)
 
@@ -437,6 +440,7 @@ class PyTorchTrialContext(TrialFacts):
         _check_flag("set_stop_requested", stop_requested)
         logger.info("A stop of this trial was %s.", "requested" if stop_requested else "taken back")
         self._stop_requested = stop_requested
+        self.stop_requested_by = place_of(sys._getframe(1)) if stop_requested else ""
 
     def get_stop_requested(self) -> bool:
         """Whether `set_stop_requested` asked for training to end."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from determined import core
 from determined.pytorch._callback import Callbacks
+from determined.pytorch._console import Outcome
 from determined.pytorch._kept_streams import KeptStreams
 from determined.pytorch._metrics import TrainingWindow
 from determined.pytorch._plan import Due, FitPlan
@@ -57,6 +58,7 @@ class Fit:
     window: TrainingWindow
     bar: Bar
     streams: KeptStreams  # as they were before the batch that is being trained
+    outcome: Outcome
     saves_async: bool = False
     measures_throughput: bool = False
     events_synced: float = 0.0  # when, by the monotonic clock

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from determined import core, errors
-from determined.pytorch import _policy, _rng
+from determined.pytorch import _console, _policy, _rng
 from determined.pytorch._exit import ShouldExit
 from determined.pytorch._fit import Fit
 from determined.pytorch._plan import Due
@@ -31,10 +31,12 @@ def run(fit: Fit) -> None:
         try:
             train(fit)
         except ShouldExit as leaving:
+            fit.outcome.ended_by = fit.outcome.ended_by or f"ShouldExit was raised in {_console.raised_in(leaving)}"
             leave(fit, leaving, saves=not leaving.skip_exit_checkpoint)
         except errors.InvalidHP as leaving:
             leave(fit, leaving, saves=True)
             raise
+        note_end(fit)
     except BaseException:
         fit.checkpointer.abandon()  # what is being written in the background still gets its end; errors are logged
         raise
@@ -57,6 +59,7 @@ def train(fit: Fit) -> None:
             checkpoint(fit)
         sync_events(fit)
         if not due.complete and stop_requested(fit):
+            fit.outcome.ended_by = _who_asked(fit)
             break
     else:  # complete, rather than stopped
         if fit.progress.batches_trained > 0:
@@ -188,6 +191,7 @@ def validate(fit: Fit) -> None:
     earns = fit.context.distributed.run_on_chief(lambda: fit.policy.earns_checkpoint(result.metrics))
     fit.core.train.report_validation_metrics(fit.progress.batches_trained, metrics)
     fit.last_value = _policy.value_or_none(fit.searcher_metric, result.metrics)
+    fit.outcome.validated(fit.last_value, fit.progress.batches_trained)
     if fit.searcher_metric and fit.last_value is None and not fit.misses_metric:
         fit.misses_metric = True
         if fit.context.distributed.rank == 0:
@@ -231,6 +235,7 @@ def finish_saving(fit: Fit) -> None:
 
 def _announce(fit: Fit, storage_id: str | None) -> None:
     if storage_id is not None:
+        fit.outcome.saved(storage_id, fit.progress.last_checkpoint)
         with _rng.preserved():  # whatever the hook draws: a run that saves goes on like one that does not
             fit.callbacks.run("on_checkpoint_upload_end", uuid=storage_id)
 
@@ -242,6 +247,7 @@ def _invalid_ends_it(fit: Fit) -> Iterator[None]:
         yield
     except errors.InvalidHP:
         fit.core.train.report_early_exit(core.EarlyExitReason.INVALID_HP)
+        fit.outcome.ended_by = "InvalidHP was raised in a hook of a checkpoint"
         raise ShouldExit(skip_exit_checkpoint=True) from None
 
 
@@ -255,6 +261,24 @@ def sync_events(fit: Fit) -> None:
 def stop_requested(fit: Fit) -> bool:
     """Whether any rank wants to leave: preempted, or asked to by user code. Collective."""
     return fit.core.preempt._anybody_stops(fit.context.get_stop_requested())
+
+
+def _who_asked(fit: Fit) -> str:
+    if asked_by := fit.core.preempt.asked_by:
+        return f"asked to stop by {asked_by}"
+    return f"set_stop_requested() was called in {fit.context.stop_requested_by or 'another rank'}"
+
+
+def note_end(fit: Fit) -> None:
+    """Have it recorded why training ended, and how far it was."""
+    if fit.outcome.ended_by:
+        fraction = fit.plan.fraction(fit.progress.batches_trained, fit.progress.epochs_trained)
+        fit.core.train.report_progress(fraction)
+        fit.core.train.end_reason = f"{fit.outcome.ended_by}, after batch {fit.progress.batches_trained}"
+    elif fit.plan.test_mode:
+        fit.core.train.end_reason = "test_mode: one batch"
+    else:
+        fit.core.train.end_reason = f"reached max_length={fit.plan.max_length!r}"
 
 
 def _batch_length(fit: Fit) -> Any:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import sys
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from determined import errors
 from determined.core import Unit
-from determined.core._link import Unlike
 from determined.core._searcher import _parse_searcher_max_length, _parse_searcher_units
 from determined.core._values import differences
 from determined.pytorch import _loop, _policy, _rng
@@ -27,6 +24,7 @@ from determined.pytorch._checkpoint_read import (
     saved_metadata,
     saved_seed,
 )
+from determined.pytorch._console import Origin, Outcome, say_beginning, say_end, told
 from determined.pytorch._fit import Fit, Policy
 from determined.pytorch._kept_streams import KeptStreams
 from determined.pytorch._metrics import TrainingWindow
@@ -40,18 +38,6 @@ if TYPE_CHECKING:
     from determined.pytorch._context import PyTorchTrialContext
 
 logger = logging.getLogger("determined.pytorch")
-
-
-@dataclasses.dataclass(frozen=True)
-class Origin:
-    """What a fit begins with."""
-
-    source: str | None = None
-    """A checkpoint's id or directory; None for a fresh start."""
-    is_own: bool = False
-    """It was found by "latest" or "best", rather than named."""
-    unlike: Unlike | None = None
-    """If nothing was found: the newest that would do but for its hyperparameters."""
 
 
 class Trainer:
@@ -180,13 +166,6 @@ class Trainer:
         name = type(self._trial).__qualname__
         which: Literal["latest", "best"] = "latest" if latest_checkpoint == "latest" else "best"
         found = find_checkpoint(self._context.core_context, which, name, smaller_is_better, _trial_id(self._context))
-        if found.storage_id is None and self._context.distributed.rank == 0:
-            place = self._context.core_context.checkpoint.location
-            logger.info("There is no checkpoint of %s in %s yet, so training starts afresh.", name, place)
-            if found.unlike is not None:
-                assert self._context.core_context._description is not None
-                different = differences(self._context.core_context._description.hparams, found.unlike.hparams)
-                logger.info("%s had other hyperparameters: %s.", found.unlike.place, _told(different))
         return Origin(found.storage_id, True, found.unlike)
 
     def _warn_of_other_hparams(self, source: str) -> None:
@@ -203,7 +182,7 @@ class Trainer:
                 "Checkpoint %s was trained with other hyperparameters: %s. What its optimizers and schedulers saved "
                 "wins, such as the learning rate; elsewhere the values of this run count.",
                 source,
-                _told(different),
+                told(different),
             )
 
     def _run(
@@ -228,7 +207,10 @@ class Trainer:
             stack.callback(stream.close)
             validation = Validation(trial, context, callbacks, trial.build_validation_data_loader(), plan.test_mode)
             checkpointer = Checkpointer(services, context, trial, callbacks, progress, stream)
-            self._go_on(checkpointer, origin, stream, progress)
+            outcome = Outcome(_searcher(context).get("metric"), bool(_searcher(context).get("smaller_is_better", True)))
+            continues = self._go_on(checkpointer, origin, stream, progress, outcome)
+            if distributed.rank == 0:
+                say_beginning(services, plan, progress, origin, type(trial).__name__, continues=continues)
             _say_start(plan, progress, length, distributed.rank == 0)
             if profiles:
                 services.profiler.on()
@@ -250,6 +232,7 @@ class Trainer:
                 policy=policy,
                 window=TrainingWindow(distributed, first_batch=progress.batches_trained),
                 bar=bar,
+                outcome=outcome,
                 streams=KeptStreams(_rng.device_kind()),
                 saves_async=saves_async,
                 measures_throughput=profiles,
@@ -257,6 +240,8 @@ class Trainer:
                 validates_first=step_zero_validation and progress.batches_trained == 0,
             )
             _loop.run(fit)
+        if distributed.rank == 0:
+            say_end(services, plan, progress, origin, outcome)
 
     def _start(self, callbacks: Callbacks, source: str | None, trial_id: int) -> None:
         """Tell the callbacks where training begins; what goes on has the seed that it began with."""
@@ -283,21 +268,28 @@ class Trainer:
         context.position.batch_idx, context.position.epoch_length = None, length
         return stream, length
 
-    def _go_on(self, checkpointer: Checkpointer, origin: Origin, stream: TrainingStream, progress: Progress) -> None:
-        """Restore what was saved, if anything, and note where training is. Collective."""
+    def _go_on(
+        self,
+        checkpointer: Checkpointer,
+        origin: Origin,
+        stream: TrainingStream,
+        progress: Progress,
+        outcome: Outcome,
+    ) -> bool:
+        """Restore what was saved, if anything, and note where training is; whether its counters go on. Collective."""
         services, source = self._context.core_context, origin.source
         continues = False
         if source is not None:
             continues = checkpointer.load(source).continues
             if continues and (best := saved_best(services, source)) is not None:
                 services.train.note_best_validation(best)
+                outcome.best_before = best
+        if continues:
+            outcome.first_batch = progress.batches_trained
+            outcome.newest = (origin.storage_id or "", progress.batches_trained)
         self._context.position.epoch_shift = stream.epoch_shift(progress.batches_trained)
-        storage_id = Path(source).name if source else None
-        services.train.note_fit(progress.batches_trained, storage_id, continues=continues, joins=origin.is_own)
-
-
-def _told(different: dict[str, tuple[Any, Any]]) -> str:
-    return ", ".join(f"{name} was {was!r} and is {now!r}" for name, (now, was) in different.items())
+        services.train.note_fit(progress.batches_trained, origin.storage_id, continues=continues, joins=origin.is_own)
+        return continues
 
 
 def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:

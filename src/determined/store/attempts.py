@@ -230,7 +230,18 @@ def move(conn: sa.Connection, run_name: str, trial_id: int, *, time: datetime.da
 
     move_samples(conn, old.trial_id, new)
     conn.execute(experiments.delete().where(experiments.c.id == old.experiment_id))
+    _give_back_ids(conn, experiments=old.experiment_id, trials=old.trial_id)
     return new
+
+
+def _give_back_ids(conn: sa.Connection, **ids: int) -> None:
+    """Have the next row of each table get this id, if it was the last one given: lists then show no gap.
+
+    On PostgreSQL the gap stays: its sequences are no part of a transaction.
+    """
+    if conn.dialect.name == "sqlite":
+        undo = sa.text("UPDATE sqlite_sequence SET seq = seq - 1 WHERE name = :name AND seq = :ident")
+        conn.execute(undo, [{"name": name, "ident": ident} for name, ident in ids.items()])
 
 
 def _refuse_if_used(conn: sa.Connection, run: Attempt) -> None:

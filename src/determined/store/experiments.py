@@ -235,8 +235,9 @@ def set_state(
         fields: dict[str, Any] = {"state_reason": reason} if reason else {}
     else:
         fields = {"state": state, "state_reason": reason, "end_time": end}
-        if state == "COMPLETED":  # also after one batch of test_mode, or a stop before the end
-            fields["progress"] = 1.0
+        if state == "COMPLETED":  # a run of one's own that ended before its length keeps what it has said
+            said = sa.func.coalesce(experiments.c.progress, 1.0)
+            fields["progress"] = sa.case((experiments.c.unmanaged, said), else_=1.0)
         body = {"from": before, "to": state, "reason": reason}
         events.append(conn, experiment_id, "STATE", body, time=moment)
     if fields:

@@ -15,19 +15,22 @@ from determined.core._logs import LogTee
 from determined.core._metrics import Shipper
 from determined.pytorch import Batch, Epoch
 from determined.pytorch._bar import NoBar, RichBar, make_bar
+from determined.pytorch._console import ValidationLines
 from determined.pytorch._plan import FitPlan
 from determined.pytorch._state import Progress
 from determined.store.messages import LogLine
 from tests.fakes import MemoryLink
 
 
-def bar(length: Batch | Epoch | None = None, epoch_length: int = 4, is_chief: bool = True) -> RichBar | NoBar:
+def bar(
+    length: Batch | Epoch | None = None, epoch_length: int = 4, is_chief: bool = True
+) -> RichBar | ValidationLines | NoBar:
     return make_bar(FitPlan(length or Batch(8)), Progress(2, 0), epoch_length, is_chief)
 
 
 def test_without_a_terminal_there_is_none() -> None:
-    """Issue 4: plain log lines instead."""
-    assert isinstance(bar(), NoBar)
+    """Issues 4 and 12: plain lines instead."""
+    assert isinstance(bar(), ValidationLines)
 
 
 def test_a_person_decides(monkeypatch: pytest.MonkeyPatch) -> None:
