@@ -19,7 +19,7 @@ from determined.store import upkeep
 from tests import records
 
 TRIAL = """
-import argparse, logging, sys, time
+import argparse, json, logging, sys, time
 import torch
 from torch.utils.data import TensorDataset
 from determined import pytorch
@@ -68,15 +68,20 @@ parser.add_argument("--fails-at", type=int)
 parser.add_argument("--slow", action="store_true")
 parser.add_argument("--api-key")
 parser.add_argument("--keep", type=int)
+parser.add_argument("--keep-plainly", type=int)
+parser.add_argument("--fit", type=json.loads, default={})
 args = parser.parse_args()
 config = {"searcher": {"name": "single", "metric": args.metric}, "labels": ["line"]} if args.metric else {}
 if args.keep is not None:
     config["checkpoint_storage"] = {"type": "directory", "container_path": "kept", "save_trial_best": args.keep}
+if args.keep_plainly is not None:
+    config["checkpoint_storage"] = {"save_trial_best": args.keep_plainly}
 with pytorch.init(hparams={"lr": args.lr}, exp_conf={"name": "a line", **config}, seed=5) as context:
     trainer = pytorch.Trainer(LineTrial(context), context)
     trainer.fit(
         max_length=pytorch.Batch(args.batches), validation_period=pytorch.Batch(10), reporting_period=pytorch.Batch(5),
         checkpoint_period=pytorch.Batch(10), checkpoint_policy=args.policy, latest_checkpoint=args.latest,
+        **args.fit,
     )
     print("done")
 """
@@ -125,12 +130,31 @@ def test_a_plain_run_clears_up_when_asked_to(script: Path) -> None:
     """4.9, issue 6: `save_trial_best` in a local run's checkpoint_storage is kept to when the run ends."""
     well(run(script, "--policy", "all"))
     assert [row["state"] for row in records.table("checkpoints")] == ["COMPLETED"] * 4
-    done = well(run(script, "--policy", "all", "--keep", "0"))
+    well(run(script, "--policy", "all", "--keep", "0"))
     left = {row["uuid"]: row["state"] for row in records.table("checkpoints") if row["trial_id"] == 2}
     assert sorted(left.values()) == ["COMPLETED", "DELETED", "DELETED", "DELETED"]
     there = {path.parent.name for path in (script.parent / "kept").glob("*/metadata.json")}
     assert there == {uuid for uuid, state in left.items() if state == "COMPLETED"}
-    assert "3 checkpoints were removed" in done.stderr
+    assert is_whole()
+
+
+@pytest.mark.parametrize("way", [["--keep-plainly", "1"], ["--fit", '{"keep_best": 1, "keep_latest": 1}']], ids=str)
+def test_keeping_one_checkpoint_takes_one_line(script: Path, home: Path, way: list[str]) -> None:
+    """`checkpoint_storage: {save_trial_best: 1}` needs no type, and fit(keep_best=1, keep_latest=1) does the same: of
+    four checkpoints the best and the newest are left, which are one here; what is left is what the store lists."""
+    well(run(script, "--policy", "all", *way))
+    left = {row["uuid"]: row["state"] for row in records.table("checkpoints")}
+    assert sorted(left.values()) == ["COMPLETED", "DELETED", "DELETED", "DELETED"]
+    there = {path.parent.name for path in (home / "checkpoints").glob("*/metadata.json")}
+    assert there == {uuid for uuid, state in left.items() if state == "COMPLETED"}
+    assert is_whole()
+
+
+def test_checkpoints_are_removed_while_training_goes_on(script: Path, home: Path) -> None:
+    """A run that is stopped by force has the disk that it asked for: the best and the newest, not all of them."""
+    dead = run(script, "--policy", "all", "--fails-at", "38", "--fit", '{"keep_best": 1, "keep_latest": 1}')
+    assert dead.returncode != 0
+    assert len(list((home / "checkpoints").glob("*/metadata.json"))) == 1
     assert is_whole()
 
 

@@ -46,7 +46,7 @@ def open_storage(
     Args:
         spec: A path, `file:///path`, `s3://bucket/prefix` or `gs://bucket/prefix`; a dict as in an experiment's
             `checkpoint_storage`; or None.
-        default_root: The directory to use for None.
+        default_root: The directory to use for None, and for a dict that says only how many checkpoints to keep.
         allow_shared_fs: Whether a dict may have `type: shared_fs`, which only makes sense in an experiment's config.
         container_root: Where containers have the shared file system. It stands for `host_path` where it exists.
 
@@ -54,7 +54,7 @@ def open_storage(
 
         open_storage("s3://models/resnet").list()
     """
-    if spec is None:
+    if spec is None or (isinstance(spec, Mapping) and spec and spec.keys() <= RETENTION):
         if default_root is None:
             raise StorageConfigError("No checkpoint_storage was given. Pass for example a directory.")
         return DirectoryStorage(Path(default_root).absolute())

@@ -188,6 +188,8 @@ def storage_config(chosen: Any, default_root: Path) -> dict[str, Any] | None:
     if isinstance(chosen, Mapping):
         kept = ("save_experiment_best", "save_trial_best", "save_trial_latest", "temp_dir")
         found = {key: value for key, value in chosen.items() if key not in kept and not is_secret(key)}
+        if not found:  # it says only how many to keep
+            return storage_config(None, default_root)
         if found.get("type") == "directory":  # a later process may be anywhere
             found["container_path"] = str(Path(found["container_path"]).absolute())
         return found

@@ -233,6 +233,8 @@ def deliver(
     for fit, part in _by_fit(reports):
         if fit is not None:
             standing = _begin_fit(conn, run, description, standing, fit)
+            if fit.retention and not standing.is_managed:
+                _note_retention(conn, standing.attempt.experiment_id, fit.retention)
         measured = [report for report in part if isinstance(report, MetricReport)]
         metrics.append(conn, standing.attempt, measured)
         steps = max(
@@ -328,6 +330,13 @@ def _begin_fit(conn: Connection, run: Run, description: RunDescription, standing
         again = _begin_attempt(conn, attempt.trial_id, f"{run.name}+{lives}", run, description)
         return dataclasses.replace(standing, attempt=again, steps=-1, lives=lives)
     return standing
+
+
+def _note_retention(conn: Connection, experiment_id: int, retention: dict[str, int]) -> None:
+    """Have the experiment's config say how many checkpoints to keep, for whoever clears up."""
+    config = experiments.get(conn, experiment_id).config or {}
+    storage = {**(config.get("checkpoint_storage") or {}), **retention}
+    experiments.update(conn, experiment_id, config={**config, "checkpoint_storage": storage})
 
 
 def _may_continue(conn: Connection, description: RunDescription, trial_id: int) -> bool:

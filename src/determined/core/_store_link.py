@@ -87,6 +87,7 @@ class StoreLink:
         self._last_beat = float("-inf")
         self._said: set[str] = set()
         self._refused = 0
+        self._has_retention = False  # fit() says how many checkpoints to keep
         self._is_over = False  # a newer attempt has taken over: nothing is recorded any more
         name = run.directory if rank == 0 else run.directory.with_name(f"{run.name}.{rank}")
         self._journal = Journal(name, description)
@@ -142,6 +143,8 @@ class StoreLink:
             self._trust(waiting)
         self._write(store, reports)
         self._trust(reports)
+        if any(isinstance(report, CheckpointReport) for report in reports):
+            self._clear_up()
 
     def _trust(self, reports: Sequence[Report]) -> None:
         for report in reports:
@@ -178,6 +181,7 @@ class StoreLink:
 
     def begin_fit(self, fit: FitReport) -> None:
         self._journal.fit = self._journal.fit or fit
+        self._has_retention |= bool(fit.retention)
 
     def _write(self, store: Store, reports: Sequence[Report]) -> None:
         """All of them in one transaction; if one is refused, each in its own, so that the others arrive."""
@@ -439,8 +443,7 @@ class StoreLink:
         return None
 
     def close(self) -> None:
-        if self._rank == 0 and self._store is not None and self._standing is not None and not self._standing.is_managed:
-            self._clear_up(self._store, self._standing.attempt.experiment_id)
+        self._clear_up()
         if self._refused > len(self._said):
             logger.warning("%d reports of this run are not recorded; the first reasons are above.", self._refused)
         self._journal.close()
@@ -448,10 +451,15 @@ class StoreLink:
         if store is not None:
             store.close()
 
-    def _clear_up(self, store: Store, experiment_id: int) -> None:
-        """Remove the checkpoints that a plain run's `checkpoint_storage` says not to keep, if it says so."""
-        if not any(key.startswith("save_") for key in self._description.config.get("checkpoint_storage") or {}):
+    def _clear_up(self) -> None:
+        """Remove the checkpoints that a plain run says not to keep, in its `checkpoint_storage` or in `fit()`."""
+        store, standing = self._store, self._standing
+        if self._rank != 0 or store is None or standing is None or standing.is_managed:
             return
+        configured = self._description.config.get("checkpoint_storage") or {}
+        if not self._has_retention and not any(key.startswith("save_") for key in configured):
+            return
+        experiment_id = standing.attempt.experiment_id
 
         def remove() -> int:
             from determined.store import retention
@@ -462,7 +470,7 @@ class StoreLink:
             return len(gone)
 
         if removed := self._ask(remove):
-            logger.info("%d checkpoints were removed, as checkpoint_storage asks.", removed)
+            logger.info("%d checkpoints were removed: no more were to be kept.", removed)
 
 
 def _delete_unread(row: CheckpointRow) -> bool:

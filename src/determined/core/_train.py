@@ -154,7 +154,13 @@ class TrainContext:
         self._remember_best({self._searcher_metric or "": value})
 
     def note_fit(
-        self, steps_completed: int, storage_id: str | None = None, *, continues: bool = False, joins: bool = False
+        self,
+        steps_completed: int,
+        storage_id: str | None = None,
+        *,
+        continues: bool = False,
+        joins: bool = False,
+        retention: dict[str, int] | None = None,
     ) -> None:
         """Say where training begins, so that what an earlier attempt reported beyond that is replaced, not doubled.
 
@@ -163,9 +169,10 @@ class TrainContext:
             storage_id: The checkpoint that it starts from.
             continues: Its counters go on, rather than only its weights being taken over.
             joins: It was found as this training's own, so the run is the next attempt of its trial.
+            retention: How many checkpoints to keep, in the words of `checkpoint_storage`.
         """
         if self._is_chief:
-            fit = FitReport(steps_completed, storage_id, continues, joins)
+            fit = FitReport(steps_completed, storage_id, continues, joins, retention)
             self._link.begin_fit(fit)
             self._shipper.put(fit)
 

@@ -134,3 +134,30 @@ def choose(
             )
         return Always()
     return Best(metric, bool((searcher or {}).get("smaller_is_better", True)), best_so_far, is_managed)
+
+
+def retention(
+    keep_best: int | None, keep_latest: int | None, searcher: Mapping[str, Any], *, is_managed: bool
+) -> dict[str, int] | None:
+    """Return how many checkpoints to keep, in the words of `checkpoint_storage`; None: all, or as the config says.
+
+    Raises:
+        ValueError: A number that cannot be, or the best ones are to be kept and no metric says which they are.
+    """
+    for name, number in (("keep_best", keep_best), ("keep_latest", keep_latest)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
+            raise ValueError(f"{name} is {number!r}; expected how many checkpoints to keep, from 0 up.")
+    if keep_best is None and keep_latest is None:
+        return None
+    if keep_best and not searcher.get("metric"):
+        raise ValueError(
+            f"keep_best={keep_best} needs to know which metric. Pass init(exp_conf={{'searcher': {{'metric': 'loss', "
+            "'smaller_is_better': True}}), or keep_latest alone."
+        )
+    if is_managed:
+        logger.warning("keep_best and keep_latest are ignored: checkpoint_storage of the experiment says what is kept.")
+        return None
+    return {
+        "save_trial_best": 1 if keep_best is None else keep_best,
+        "save_trial_latest": 1 if keep_latest is None else keep_latest,
+    }

@@ -58,6 +58,7 @@ class Trainer:
         self._trial = trial
         self._context = context
         self._profiles = False
+        self._retention: dict[str, int] | None = None
 
     def configure_profiler(
         self,
@@ -84,6 +85,8 @@ class Trainer:
         profiling_enabled: bool = False,
         *,
         checkpoint_async: bool = False,
+        keep_best: int | None = None,
+        keep_latest: int | None = None,
     ) -> None:
         """Train until `max_length`, or until asked to stop.
 
@@ -103,6 +106,9 @@ class Trainer:
             test_mode: Train one batch, validate one, save: does everything work?
             profiling_enabled: Report samples of CPU, memory, disk, network and GPU.
             checkpoint_async: Write checkpoints in the background; training waits only for a copy in memory.
+            keep_best: How many of the best checkpoints to keep, by the searcher metric; the others are removed as
+                training goes on. By default all are kept; 1 if only `keep_latest` is given.
+            keep_latest: How many of the newest to keep; 1 if only `keep_best` is given.
 
         Raises:
             ValueError: An argument has a value that cannot be; `max_length` is missing.
@@ -137,6 +143,7 @@ class Trainer:
             _check_time_metric(searcher, max_length)
         _check_trial(trial, context)
         _warn_of_records_per_epoch(context)
+        self._retention = _policy.retention(keep_best, keep_latest, searcher, is_managed=is_managed)
         plan = FitPlan(max_length, validation_period, checkpoint_period, reporting_period, test_mode)
         best_so_far = context.core_context.train.get_experiment_best_validation
         is_chief = context.distributed.rank == 0
@@ -288,7 +295,13 @@ class Trainer:
             outcome.first_batch = progress.batches_trained
             outcome.newest = (origin.storage_id or "", progress.batches_trained)
         self._context.position.epoch_shift = stream.epoch_shift(progress.batches_trained)
-        services.train.note_fit(progress.batches_trained, origin.storage_id, continues=continues, joins=origin.is_own)
+        services.train.note_fit(
+            progress.batches_trained,
+            origin.storage_id,
+            continues=continues,
+            joins=origin.is_own,
+            retention=self._retention,
+        )
         return continues
 
 

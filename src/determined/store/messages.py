@@ -110,6 +110,7 @@ class FitReport(Report):
     storage_id: str | None = None  # the checkpoint that it starts from
     continues: bool = False  # its counters go on, rather than only its weights being taken over
     joins: bool = False  # it was found as the trial's own, so this is the next attempt of that trial
+    retention: dict[str, int] | None = None  # how many checkpoints to keep, in the words of `checkpoint_storage`
 
 
 @dataclasses.dataclass(frozen=True)

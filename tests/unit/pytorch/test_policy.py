@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,3 +63,30 @@ def test_unknown_policies_are_refused() -> None:
     """T14, W25: an unknown policy is a ValueError."""
     with pytest.raises(ValueError, match="bogus"):
         _policy.choose("bogus", None, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kept"),
+    [
+        ((None, None), None),
+        ((1, 1), {"save_trial_best": 1, "save_trial_latest": 1}),
+        ((3, None), {"save_trial_best": 3, "save_trial_latest": 1}),
+        ((0, 2), {"save_trial_best": 0, "save_trial_latest": 2}),
+    ],
+)
+def test_how_many_are_kept(numbers: tuple[int | None, int | None], kept: dict[str, int] | None) -> None:
+    """fit(keep_best=, keep_latest=): all are kept without either; one of the other kind with one of them."""
+    assert _policy.retention(*numbers, {"metric": "loss"}, is_managed=False) == kept
+
+
+@pytest.mark.parametrize("number", [-1, 1.5, True, "1"])
+def test_a_number_to_keep_that_cannot_be_is_refused(number: Any) -> None:
+    """Before the first batch, with the value."""
+    with pytest.raises(ValueError, match=f"keep_latest is {number!r}"):
+        _policy.retention(None, number, {}, is_managed=False)
+
+
+def test_the_best_are_kept_only_if_a_metric_says_which() -> None:
+    """Without a metric nobody knows the best, and all would be removed: refused with what to pass."""
+    with pytest.raises(ValueError, match=r"keep_best=1 needs to know which metric.*exp_conf"):
+        _policy.retention(1, None, {}, is_managed=False)
