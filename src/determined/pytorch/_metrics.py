@@ -116,7 +116,11 @@ class TrainingWindow:
         return self._rows.add
 
     def close(self, reducers: _PyTorchReducerContext | None = None) -> WindowResult:
-        """End the window: average over batches and ranks, run the training reducers, start afresh. Collective."""
+        """End the window: average over batches and ranks, run the training reducers, start afresh. Collective.
+
+        Raises:
+            ValueError: Names differ between ranks.
+        """
         rows, self._rows = self._rows, self._rows.fresh()
         if self._ranks.size == 1:
             columns, batch_metrics = rows.columns_and_rows()
@@ -125,7 +129,7 @@ class TrainingWindow:
                 metrics.update(reducers.reduce_metrics(for_training=True))
             return WindowResult(metrics, batch_metrics, rows.batches, rows.records)
         parts = _meet(self._ranks, rows, reducers, for_training=True)
-        names = dict.fromkeys(name for part in parts for name in part.columns)
+        names = _agreed_names(parts, "train_batch")
         metrics = {name: self._average(name, _column(name, parts)) for name in names}
         if reducers is not None:
             metrics.update(reducers.run_cross_slot_reduction(True, [part.reducers for part in parts]))
@@ -197,7 +201,7 @@ class ValidationPass:
         filled = [part for part in parts if part.batches]
         if not filled:
             raise RuntimeError(NO_BATCH)
-        names = _agreed_names(parts)
+        names = _agreed_names(parts, "evaluate_batch")
         methods = _prepare_metrics_reducers(parts[0].plan, names)
         metrics = {name: self._reduce(name, methods[name], _column(name, filled)) for name in names}
         self._remark_on_lengths(methods, filled)
@@ -332,7 +336,7 @@ def _mean_rows(names: Iterable[str], parts: list[_Part], batches: int, kept: int
     return rows()
 
 
-def _agreed_names(parts: list[_Part]) -> list[str]:
+def _agreed_names(parts: list[_Part], method: str) -> list[str]:
     """The metric names, the same on every rank that had a batch."""
     have = {rank: set(part.columns) for rank, part in enumerate(parts) if part.batches}
     every = dict.fromkeys(name for part in parts for name in part.columns)
@@ -341,8 +345,8 @@ def _agreed_names(parts: list[_Part]) -> list[str]:
         if missing:
             present = [rank for rank, names in have.items() if name in names]
             raise ValueError(
-                f"evaluate_batch() returned {name!r} on ranks {present} but not on ranks {missing}. Return the same "
-                "names on every rank."
+                f"{method}() returned {name!r} on ranks {present} but not on ranks {missing}. Return the same names on "
+                "every rank."
             )
     return list(every)
 
