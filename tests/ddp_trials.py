@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,12 +57,17 @@ class Failure:
             os._exit(3)
         if self.how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return
+        if self.how == "sleep":
+            time.sleep(600)
         raise ArithmeticError(f"told to fail on rank {rank} at batch {step} {where}")
 
 
 def fail_at(rank: int, step: int, where: str, how: str = "raise") -> Failure:
     """Fail on this rank at this batch: where = "before forward", "in the exchange", "in validation", "in save" or "in a
-    callback"; how = "raise", "exit" or "kill".
+    callback"; how = "raise", "exit", "kill", "stop" (until SIGCONT) or "sleep".
     """
     return Failure(rank, step, where, how)
 

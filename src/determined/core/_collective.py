@@ -46,6 +46,7 @@ class Channel:
         self._one = participant
         self._connection = participant.connection
         self._session = participant.session
+        self.watch = participant.watch
         self._scope = scope
         self._members = participant.scopes[scope]
         self.chief, *self._others = self._members
@@ -71,8 +72,8 @@ class Channel:
                 return [stuff, *self._load(self._collect(call, dump(stuff)), call, first=1)]
             return self._load(split(self._contribute(call, stuff)), call)
 
-    def broadcast(self, operation: str, stuff: Any) -> Any:
-        """The chief's object on every rank. The chief does not wait."""
+    def broadcast(self, operation: str, stuff: Any, *, patient: bool = False) -> Any:
+        """The chief's object on every rank. The chief does not wait; others do so longer if they are `patient`."""
         with self._one.turn:
             call = self._one.next_call(self._scope, operation)
             if self.is_chief:
@@ -80,7 +81,7 @@ class Channel:
                 return stuff
             with self._one.all_or_none(call):
                 self._show(Header(call.number, operation, waits_for_all=False))
-                outcome = self._await_outcome(call)
+                outcome = self._await_outcome(call, patient=patient)
             return load(_value(outcome), call, self.chief.rank)
 
     def meet(self, operation: str, seconds: float) -> None:
@@ -179,10 +180,10 @@ class Channel:
             raise failure
         return _value(outcome)
 
-    def _await_outcome(self, call: Call) -> Message:
+    def _await_outcome(self, call: Call, *, patient: bool = False) -> Message:
         """Wait until the chief has published what came of this call."""
         path = self._outcome_path(call.number)
-        record = self._one.wait(lambda: self._connection.find(path), lambda: [self.chief], call)
+        record = self._one.wait(lambda: self._connection.find(path), lambda: [self.chief], call, patient=patient)
         said = read(self._session, path, record, self.chief.rank)
         self._check(said.header, self.chief, call)
         said = fetch(self._connection, path, said, delete=False)

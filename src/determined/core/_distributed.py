@@ -10,7 +10,7 @@ import os
 import pickle
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -24,7 +24,8 @@ from determined.errors import CollectiveError
 T = TypeVar("T")
 
 DEFAULT_PORT = 12360
-DEFAULT_TIMEOUT_SECONDS = 1800.0
+DEFAULT_TIMEOUT_SECONDS = 600.0
+DEFAULT_NOTICE_SECONDS = 60.0
 PORT_VARIABLE = "INTER_TRAIN_PROCESS_COMM_PORT_1"
 
 
@@ -34,7 +35,8 @@ class DistributedContext:
     Without arguments it is a single process, and every call returns at once. With them, construction waits until all
     ranks have arrived and agree on who is who. The calls are for control data, not for tensors; every rank makes the
     same calls in the same order, and one that does not is named in the error that all of them get. No call waits
-    longer than `timeout`, and none waits for a process that has ended.
+    longer than `timeout`, and none waits for a process that has ended. A rank that keeps others waiting is named in a
+    warning, with its last call and its stack, before DET_SLOW_RANK_SECONDS (60; 0 for never) are over.
 
     Objects travel pickled, signed with `DET_JOB_SECRET` (or, on one machine, with a key file of this user's) and
     unpickled only if the signature holds. Several machines need `DET_JOB_SECRET`, the same on each.
@@ -51,7 +53,8 @@ class DistributedContext:
         pull_port: Accepted for older code; one port is enough.
         port_offset: Added to the port.
         force_tcp: Accepted for older code; everything is TCP.
-        timeout: Seconds to wait for other ranks. By default DET_COLLECTIVE_TIMEOUT, else 1800.
+        timeout: Seconds to wait for other ranks. By default DET_COLLECTIVE_TIMEOUT, else 600. For
+            what the chief does alone, as storing a checkpoint, they wait six times as long.
 
     Raises:
         ValueError: Some but not all six numbers are None, or a rank is not below its size.
@@ -114,9 +117,11 @@ class DistributedContext:
         seconds = _timeout() if timeout is None else float(timeout)
         deadline = time.monotonic() + seconds
         me = Member(**vars(ranks))
-        invitation = Invitation(me, _secret.job_secret(one_machine=me.local_size == me.size), seconds, deadline)
+        notice = min(_notice(), seconds / 2)  # who is late is named before the time is up
+        secret = _secret.job_secret(one_machine=me.local_size == me.size)
+        invitation = Invitation(me, secret, seconds, deadline, notice)
         connection, session = meet(lambda: connect(deadline), invitation)
-        participant = Participant(connection, session, me, seconds)
+        participant = Participant(connection, session, me, seconds, notice)
         self._channel = Channel(participant, "job")
         if me.local_size > 1:
             self._local_channel = Channel(participant, f"machine-{me.cross_rank}")
@@ -365,10 +370,35 @@ class DistributedContext:
         """Which ranks have left or ended, in words; waits up to `patience` seconds for the first of them."""
         return [] if self._channel is None else self._channel.absent(patience)
 
-    def _say_why(self, error: BaseException) -> None:
+    def _stuck(self) -> str:
+        """Where those ranks are that neither wait for others nor get on, in sentences."""
+        return "" if self._channel is None else self._channel.watch.stuck()
+
+    def _everyone(self) -> str:
+        """Where the other ranks are, in sentences."""
+        return "" if self._channel is None else self._channel.watch.everyone()
+
+    @contextlib.contextmanager
+    def _showing_progress(self, batches: Callable[[], int], steps: Callable[[], object]) -> Iterator[None]:
+        """Inside, others learn how many batches this rank has trained, and whether it gets on at all.
+
+        Both are asked now and then from another thread.
+        """
+        if self._channel is None:
+            yield
+            return
+        with self._channel.watch.showing(batches, steps):
+            yield
+
+    def _say_why(self, error: BaseException, *, always: bool = False) -> None:
         """What the others are told when this rank leaves, unless one of them was the reason."""
-        if self._channel is not None and not isinstance(error, CollectiveError):
+        if self._channel is not None and (always or not isinstance(error, CollectiveError)):
             self._channel.say_why(error)
+
+    def _await_chief(self, work: str) -> None:
+        """Wait until the chief is done with something that it does alone and that may take long. Collective."""
+        if self._channel is not None:
+            self._channel.broadcast(work, None, patient=True)
 
     def close(self) -> None:
         """Leave the job. Ranks that wait for this one are told; calling it twice is harmless.
@@ -454,14 +484,26 @@ def _port() -> int:
 
 
 def _timeout() -> float:
-    return float(os.environ.get("DET_COLLECTIVE_TIMEOUT") or DEFAULT_TIMEOUT_SECONDS)
+    return _seconds("DET_COLLECTIVE_TIMEOUT", DEFAULT_TIMEOUT_SECONDS)
+
+
+def _notice() -> float:
+    return _seconds("DET_SLOW_RANK_SECONDS", DEFAULT_NOTICE_SECONDS)
+
+
+def _seconds(name: str, default: float) -> float:
+    told = os.environ.get(name)
+    try:
+        return float(told) if told else default
+    except ValueError:
+        raise ValueError(f"{name} is {told!r}; expected seconds, for example {name}={default:g}.") from None
 
 
 def _run_on_first(channel: Channel | None, call: str, function: Callable[[], T]) -> T:
     if channel is None:
         return function()
     if not channel.is_chief:
-        value, failure = channel.broadcast(call, None)
+        value, failure = channel.broadcast(call, None, patient=True)
         if failure is not None:
             raise failure
         return value  # type: ignore[no-any-return]  # it was a T on the chief

@@ -100,6 +100,12 @@ class Connection:
             return False
         return True
 
+    def hang_up(self) -> None:
+        """Break the connection: whoever waits in it for an answer gets an error instead."""
+        if self._probe is not None:
+            places = {found[4][:2] for found in socket.getaddrinfo(*self._probe)}
+            shut({line for line in connections() if (line[2].ip.removeprefix("::ffff:"), line[2].port) in places})
+
     def close(self) -> None:
         """Let go of the store."""
         self._store = self.keeps = None
@@ -172,6 +178,25 @@ def launcher_store(rank: int, *, deadline: float, spans_machines: bool) -> Conne
         ends_with_chief=True,
         is_ours=False,
     )
+
+
+def connections() -> set[tuple[int, Any, Any]]:
+    """This process's open TCP connections: file descriptor, own address and the other's."""
+    import psutil
+
+    try:
+        found = psutil.Process().net_connections("tcp")
+    except (psutil.Error, OSError):
+        return set()
+    return {(line.fd, line.laddr, line.raddr) for line in found if line.raddr and line.fd >= 0}
+
+
+def shut(lines: set[tuple[int, Any, Any]]) -> None:
+    """Shut those of these connections that are still open, at both ends."""
+    for fd, _, theirs in lines & connections():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as line:
+            if line.getpeername()[:2] == tuple(theirs):
+                line.shutdown(socket.SHUT_RDWR)
 
 
 def variable(name: str, launcher: str = "torchrun") -> str:

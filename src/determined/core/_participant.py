@@ -12,12 +12,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 from determined.core._meeting import Connection, ConnectionLost
 from determined.core._messages import Call, Header, describe, mismatch, read
 from determined.core._peers import Member, name_ranks
 from determined.core._rollcall import Session, find_abort, post_abort, slots
+from determined.core._watch import Watch
 from determined.errors import CollectiveError, CollectiveTimeout
 
 logger = logging.getLogger("determined.core")
@@ -27,10 +28,21 @@ SPIN_SECONDS = 0.002
 LINGER_SECONDS, LINGER_SECONDS_IF_READ = 10.0, 1.0
 GOING_SECONDS = 3.0
 """How long a process may take to end after its connections have, on a machine with much else to do."""
+CHIEF_FACTOR = 6
+"""How much longer others wait for what the chief does alone: one process evaluates or uploads for all."""
+STEP_SECONDS = 5.0
+"""As much of the time between two looks counts as waiting; a job that was stopped for the night has not waited."""
 
 T = TypeVar("T")
 
 _inherited: list[object] = []  # what a forked child has of its parent's; torch would hang on letting go of it there
+
+
+class Waiting(NamedTuple):
+    """For whom a rank waits, and in which call."""
+
+    call: Call
+    missing: Callable[[], list[Member]]
 
 
 class Participant:
@@ -41,9 +53,10 @@ class Participant:
         session: What came of that.
         me: This rank.
         timeout: Seconds to wait for another rank.
+        notice: Seconds after which a rank that keeps others waiting is named; 0 for never.
     """
 
-    def __init__(self, connection: Connection, session: Session, me: Member, timeout: float) -> None:
+    def __init__(self, connection: Connection, session: Session, me: Member, timeout: float, notice: float) -> None:
         self.connection = connection
         self.session = session
         self.me = me
@@ -55,6 +68,11 @@ class Participant:
         self.reason = ""  # why it leaves, if something went wrong
         self._is_leaving = False
         self._broken: CollectiveError | None = None
+        self.verdict: CollectiveTimeout | None = None  # why the watch has broken the connection
+        self.last_call: Call | None = None
+        self.last_met: Call | None = None  # the last to which those came for whom this rank waited
+        self.waiting: Waiting | None = None
+        self.watch = Watch(self, notice, timeout)
 
     def next_call(self, scope: str, operation: str) -> Call:
         """Begin a call, if calls can still be made."""
@@ -63,7 +81,8 @@ class Participant:
         if self._broken is not None:
             raise type(self._broken)(f"{operation}() cannot work since an earlier call failed: {self._broken}")
         self.calls[scope] += 1
-        return Call(scope, self.calls[scope], operation)
+        self.last_call = Call(scope, self.calls[scope], operation)
+        return self.last_call
 
     def slot(self, scope: str, rank: int) -> Header:
         """Where this rank is in this scope."""
@@ -109,7 +128,9 @@ class Participant:
 
     def _lost(self, error: ConnectionLost) -> NoReturn:
         """Say it was the chief that died, if that can be seen: a connection ends a moment before its process does."""
-        self._broken = error
+        self._broken = self.verdict or error
+        if self.verdict is not None:
+            raise self.verdict from error
         deadline = time.monotonic() + GOING_SECONDS
         while self.connection.ends_with_chief and self._chief.pid != self.me.pid and time.monotonic() < deadline:
             if self._host_is_gone():
@@ -134,26 +155,35 @@ class Participant:
 
     # Waiting.
 
-    def wait(self, ready: Callable[[], T | None], missing: Callable[[], list[Member]], call: Call) -> T:
+    def wait(
+        self, ready: Callable[[], T | None], missing: Callable[[], list[Member]], call: Call, *, patient: bool = False
+    ) -> T:
         """What `ready` returns as soon as it is not None, unless there is no hope for that."""
-        started = watched = time.monotonic()
-        while (found := ready()) is None:
-            now = time.monotonic()
-            waited = now - started
-            if now > watched + WATCH_SECONDS:
-                watched = now
-                if problem := self._problem(missing(), call, waited):
-                    # Whoever failed or left may have done so after it gave us what we wait for.
-                    if (found := ready()) is not None:
-                        return found
-                    raise problem
-            if waited > SPIN_SECONDS:
-                time.sleep(min(waited / 16, 0.02 if waited < 2 else 0.05))
-                if self._host_is_gone():
-                    raise self._missed(self._chief, call)
-        return found
+        limit = self._timeout * (CHIEF_FACTOR if patient else 1)
+        watched = seen = time.monotonic()
+        waited = 0.0
+        self.waiting = Waiting(call, missing)
+        try:
+            while (found := ready()) is None:
+                now = time.monotonic()
+                waited, seen = waited + min(now - seen, STEP_SECONDS), now
+                if now > watched + WATCH_SECONDS:
+                    watched = now
+                    if problem := self._problem(missing(), call, waited, limit):
+                        # Whoever failed or left may have done so after it gave us what we wait for.
+                        if (found := ready()) is not None:
+                            break
+                        raise problem
+                if waited > SPIN_SECONDS:
+                    time.sleep(min(waited / 16, 0.02 if waited < 2 else 0.05))
+                    if self._host_is_gone():
+                        raise self._missed(self._chief, call)
+            self.last_met = call
+            return found
+        finally:
+            self.waiting = None
 
-    def _problem(self, missing: list[Member], call: Call, waited: float) -> CollectiveError | None:
+    def _problem(self, missing: list[Member], call: Call, waited: float, limit: float) -> CollectiveError | None:
         """Why `missing` will not come to `call`, if that can be seen."""
         if self._is_leaving:
             return CollectiveError(f"rank {self.me.rank} closed its context while it was in {call}.")
@@ -172,7 +202,7 @@ class Participant:
         for member in missing[:8]:
             if other := self._crossed(member, call):
                 return CollectiveError(mismatch(member.rank, other, self.me.rank, call))
-        return self._late(missing, call) if waited > self._timeout else None
+        return self._late(missing, call, limit) if waited > limit else None
 
     def absent(self, patience: float) -> list[str]:
         """Who has left or ended, in words, for a rank whose own connection to another has broken.
@@ -180,13 +210,14 @@ class Participant:
         Connections end a moment before the process does, so wait up to `patience` for the first.
         """
         deadline = time.monotonic() + patience
-        while not (found := [text for member in self.session.members if (text := self._absence(member))]):
+        while not (found := [text for member in self.session.members if (text := self.absence(member))]):
             if time.monotonic() > deadline:
                 break
             time.sleep(0.05)
         return found
 
-    def _absence(self, member: Member) -> str | None:
+    def absence(self, member: Member) -> str | None:
+        """How this rank left or ended, in words, if it has."""
         if member.rank == self.me.rank:
             return None
         if member.is_gone(self.me):
@@ -211,12 +242,13 @@ class Participant:
                     return Call(scope, theirs.call, theirs.operation)
         return None
 
-    def _late(self, missing: list[Member], call: Call) -> CollectiveTimeout:
+    def _late(self, missing: list[Member], call: Call, limit: float) -> CollectiveTimeout:
         absent = [m for m in self.scopes[call.scope] if self.slot(call.scope, m.rank).call < call.number] or missing
         plural = "ranks" if len(absent) > 1 else "rank"
         return CollectiveTimeout(
-            f"{plural} {name_ranks(m.rank for m in absent)} did not come to {call}, within {self._timeout:g} s (seen "
-            f"by rank {self.me.rank}). If they need longer, raise timeout= or DET_COLLECTIVE_TIMEOUT, in seconds."
+            f"{plural} {name_ranks(m.rank for m in absent)} did not come to {call}, within {limit:g} s (seen by rank "
+            f"{self.me.rank}). If they need longer, raise timeout= or DET_COLLECTIVE_TIMEOUT, in seconds."
+            f"{self.watch.describe(absent)}"
         )
 
     # Leaving.
@@ -227,6 +259,7 @@ class Participant:
             _inherited.append(self)
             return
         self._is_leaving = True
+        self.watch.stop()
         try:
             if not self._host_is_gone() and self.connection.answers():
                 self.connection.set(self.session.path("left", self.me.rank), self.reason[:1000].encode() or b"-")

@@ -80,6 +80,17 @@ class Member(Ranks):
         started = process_start(self.pid)
         return started is None or abs(started - self.started) > 2  # without /proc, start times are only about right
 
+    def is_stopped(self, seen_from: Member) -> bool:
+        """Whether its process was stopped by a signal. Only known for processes of the same machine as `seen_from`."""
+        import psutil
+
+        if self.machine != seen_from.machine:
+            return False
+        try:
+            return psutil.Process(self.pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        except psutil.Error:
+            return False
+
 
 def disagreements(members: Iterable[Member]) -> list[str]:
     """What is wrong between these members, in words; an incomplete list is judged as far as it goes."""

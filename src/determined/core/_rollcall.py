@@ -7,6 +7,7 @@ session of its own with a random name, and a rank belongs to it only if its own 
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from determined.core import _secret
 from determined.core._meeting import Connection, ConnectionLost
 from determined.core._peers import Member, disagreements, name_ranks
 from determined.errors import CollectiveError, CollectiveTimeout
+
+logger = logging.getLogger("determined.core")
 
 SESSION = "session"
 SLICE_SECONDS = 0.2
@@ -46,6 +49,7 @@ class Invitation:
     secret: bytes
     timeout: float
     deadline: float
+    notice: float = 0.0  # seconds after which ranks that have not come are named; 0 for never
 
 
 def meet(connect: Callable[[], Connection], invitation: Invitation) -> tuple[Connection, Session]:
@@ -128,6 +132,7 @@ def _open(connection: Connection, invitation: Invitation) -> Session:
 def _wait_for_all(connection: Connection, session: Session, invitation: Invitation, present: dict[int, Member]) -> None:
     """Fill `present`; raise what is wrong as soon as it shows."""
     size, looked = invitation.me.size, 0.0
+    say_at = time.monotonic() + (invitation.notice or float("inf"))
     while True:
         missing = [rank for rank in range(size) if rank not in present]
         if time.monotonic() >= looked + SLICE_SECONDS or connection.has(
@@ -145,8 +150,16 @@ def _wait_for_all(connection: Connection, session: Session, invitation: Invitati
             if len(present) == size:
                 return
             _look_around(connection, session, invitation, list(present.values()))
+            missing = [rank for rank in range(size) if rank not in present]
             if looked > invitation.deadline:
-                _late(invitation, [rank for rank in range(size) if rank not in present])
+                _late(invitation, missing)
+            if looked > say_at:
+                say_at = float("inf")
+                logger.warning(
+                    "Not all ranks have come to the start of this job after %g s; missing: %s of %d. Check that all "
+                    "were started; they are waited for %g s (DET_COLLECTIVE_TIMEOUT).",
+                    invitation.notice, name_ranks(missing), size, invitation.timeout,
+                )  # fmt: skip
         time.sleep(0.005)
 
 
@@ -312,5 +325,5 @@ def _read_member(record: bytes, session: Session, rank: int) -> Member:
 
 def _show_slots(connection: Connection, session: Session, me: Member) -> None:
     """Make this rank's slots, so that others can read them without asking whether they are there."""
-    for scope, rank in slots(me):
+    for scope, rank in [*slots(me), ("pulse", me.rank)]:
         connection.set(session.path(scope, rank), SILENT)

@@ -35,10 +35,10 @@ def process_group(ranks: core.DistributedContext) -> Iterator[None]:
         _check(ranks)
         yield
         return
-    before, hook = _connections(), sys.excepthook
+    before, hook = _meeting.connections(), sys.excepthook
     with named_ranks(ranks):
         _join(ranks)
-    lines = _connections() - before
+    lines = _meeting.connections() - before
     if (
         getattr(hook, "__name__", "") == "_distributed_excepthook"
     ):  # torch's, which writes [rank0] before tracebacks: once is enough
@@ -46,7 +46,9 @@ def process_group(ranks: core.DistributedContext) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        _hang_up(lines)
+        # Who waits for this rank in an exchange of tensors learns that it will not come. gloo itself keeps its
+        # connections as long as anything refers to a model, as the traceback of an error does.
+        _meeting.shut(lines)
         raise
     finally:
         if dist.is_initialized():
@@ -67,18 +69,21 @@ def named_ranks(ranks: core.DistributedContext) -> Iterator[None]:
         is_theirs = is_late or isinstance(failed, dist.DistError) or any(word in text for word in _BROKEN)
         if isinstance(failed, errors.DeterminedError) or not is_theirs:
             raise
-        absent = ranks._absent(ABSENCE_SECONDS)
+        stuck = ranks._stuck() if is_late else ""  # others may have left by now, for having waited too
+        absent = [] if stuck else ranks._absent(ABSENCE_SECONDS)
         if absent:
             raise errors.CollectiveError(
                 f"{'; '.join(absent)}. Rank {ranks.rank} was exchanging tensors with it. See its own output for the "
                 "reason."
             ) from failed
         if is_late:
-            raise errors.CollectiveTimeout(
-                f"Rank {ranks.rank} was exchanging tensors, and another rank did not come to it within "
-                f"{_timeout():g} s, though all {ranks.size} still run. Every rank has to train the same batches "
-                "through the same models; if one needs longer, raise DET_COLLECTIVE_TIMEOUT, in seconds."
-            ) from failed
+            late = errors.CollectiveTimeout(
+                f"Rank {ranks.rank} was exchanging tensors, and not every rank came to it within {_timeout():g} s, "
+                f"though all {ranks.size} still run. Every rank has to train the same batches through the same models; "
+                f"if one needs longer, raise DET_COLLECTIVE_TIMEOUT, in seconds. {stuck or ranks._everyone()}"
+            )
+            ranks._say_why(late, always=True)
+            raise late from failed
         raise
 
 
@@ -113,29 +118,6 @@ def _join(ranks: core.DistributedContext) -> None:
         world_size=ranks.size,
         timeout=timeout,
     )
-
-
-def _connections() -> set[tuple[int, Any, Any]]:
-    """This process's open TCP connections: file descriptor, own address and the other's."""
-    import psutil
-
-    try:
-        found = psutil.Process().net_connections("tcp")
-    except (psutil.Error, OSError):
-        return set()
-    return {(line.fd, line.laddr, line.raddr) for line in found if line.raddr and line.fd >= 0}
-
-
-def _hang_up(lines: set[tuple[int, Any, Any]]) -> None:
-    """Let ranks that wait for this one in an exchange of tensors know that it will not come.
-
-    gloo keeps its connections as long as anything refers to a model, as the traceback of an error does, and whoever
-    waits at the other end would wait with it.
-    """
-    for fd, _, theirs in lines & _connections():
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as line:
-            if line.getpeername()[:2] == tuple(theirs):
-                line.shutdown(socket.SHUT_RDWR)
 
 
 def _own_store(ranks: core.DistributedContext, timeout: timedelta) -> Any:

@@ -246,7 +246,8 @@ class Trainer:
                 searcher_metric=_searcher(context).get("metric"),
                 validates_first=step_zero_validation and progress.batches_trained == 0,
             )
-            _loop.run(fit)
+            with distributed._showing_progress(lambda: progress.batches_trained, lambda: validation.batches):
+                _loop.run(fit)
         if distributed.rank == 0:
             say_end(services, plan, progress, origin, outcome)
 

@@ -51,6 +51,11 @@ class Validation:
         self._pass = ValidationPass(distributed, keep_outputs=callbacks.has("on_validation_epoch_end"))
         self._evaluate = None if self._is_full else evaluator(trial)
 
+    @property
+    def batches(self) -> int:
+        """How many batches this rank has evaluated in the validation that is under way."""
+        return self._pass.batches
+
     def run(self) -> ValidationResult:
         """Validate once. Collective."""
         with self.evaluating():
@@ -99,6 +104,7 @@ class Validation:
                 metrics = self._trial.evaluate_full_dataset(data_loader=self._loader)
             except Exception as failed:  # noqa: BLE001 - raised again once the others know
                 metrics = failed
+        self._context.distributed._await_chief("evaluate_full_dataset")
         return reduce_full_dataset(metrics, self._context.distributed, self._context.reducers)
 
     def _share_buffers(self) -> None:
