@@ -51,7 +51,8 @@ def experiment() -> None:
     "--sort-by", type=click.Choice(["best", *finding.SORTS]), help="Default: id; with --metric, best: the best first."
 )
 @click.option("--reverse", is_flag=True, help="The other way round.")
-@click.option("-m", "--metric", metavar="NAME", help="Show and sort by the best value of this metric instead.")
+@click.option("-m", "--metric", metavar="NAME", help="Show and sort by the best value of this metric instead.",
+              shell_complete=options.metrics())  # fmt: skip
 @click.option(
     "--smaller-is-better/--larger-is-better",
     default=None,
@@ -131,7 +132,8 @@ def list_checkpoints(experiment_id: int, best: int | None, form: str) -> None:
 @click.option(
     "--top-n", type=click.IntRange(min=1), default=1, show_default=True, help="Of how many trials, the best first."
 )
-@click.option("--sort-by", metavar="METRIC", help="By this validation metric. Default: the searcher's.")
+@click.option("--sort-by", metavar="METRIC", help="By this validation metric. Default: the searcher's.",
+              shell_complete=options.metrics(dotted=False))  # fmt: skip
 @click.option("--smaller-is-better", type=bool, metavar="true|false", help="Needed with --sort-by.")
 @options.quiet
 def download(

@@ -126,6 +126,40 @@ def trial_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return _offer(ctx, param, incomplete, find)
 
 
+def metrics(*, plain: bool = True, dotted: bool = True) -> Callable[..., list[CompletionItem]]:
+    """What the trials or experiments that were typed reported, else the newest: `loss`, `training.loss`; or groups."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        def find() -> list[tuple[str, str]]:
+            known = _reported(ctx)
+            groups = sorted(known, key=lambda group: (group != "validation", group != "training", group))
+            names = [(name, group) for group in groups for name in known[group] if plain]
+            names += [(f"{group}.{name}", "") for group in groups for name in known[group] if dotted]
+            return list({word: (word, about) for word, about in reversed(names)}.values())[::-1]
+
+        return _offer(ctx, param, incomplete, find)
+
+    return complete
+
+
+def groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The groups of metrics that the trial that was typed reported, for completion."""
+    return _offer(ctx, param, incomplete, lambda: [(group, "") for group in _reported(ctx)])
+
+
+def _reported(ctx: click.Context) -> dict[str, list[str]]:
+    """Group to names of metrics of what was typed before, or of the newest trials."""
+    from determined.cli import connection, finding
+
+    # An option that still lacks its value keeps click from sorting what was typed into arguments.
+    typed = [int(part) for word in ctx.args for part in word.split(",") if part.isdigit()]
+    with connection.connect() as client:
+        if typed and any(param.name == "experiment_id" for param in ctx.command.params):
+            return client.get_experiment(typed[0]).metric_names()
+        newest = [] if typed else finding.trials(client, experiment_id=None, last=OFFERED_IDS)
+        return client.metric_names(typed or [trial.id for trial in newest])
+
+
 def _offer(
     ctx: click.Context, param: click.Parameter, incomplete: str, find: Callable[[], list[tuple[str, str]]]
 ) -> list[CompletionItem]:

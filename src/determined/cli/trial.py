@@ -115,8 +115,10 @@ def logs(trial_id: int, **filters: Any) -> None:
 
 @trial.verb("metrics")
 @options.trial_id
-@click.option("-g", "--group", help="Only this group, such as validation. Default: all but the machine's own.")
-@click.option("-m", "--metric", "names", multiple=True, metavar="NAME", help="Only this metric. Repeat for several.")
+@click.option("-g", "--group", help="Only this group, such as validation. Default: all but the machine's own.",
+              shell_complete=options.groups)  # fmt: skip
+@click.option("-m", "--metric", "names", multiple=True, metavar="NAME", help="Only this metric. Repeat for several.",
+              shell_complete=options.metrics(dotted=False))  # fmt: skip
 @options.forms
 def metrics(trial_id: int, group: str | None, names: tuple[str, ...], form: str) -> None:
     """Print what the trial reported, a row for each report. In JSON, the values are under `metrics`."""
@@ -166,7 +168,8 @@ def _when(report: TrialMetrics) -> list[Any]:
 @click.option("--latest", is_flag=True, help="The newest one.")
 @click.option("--uuid", metavar="UUID", help="This one.")
 @click.option("-o", "--output-dir", metavar="DIR", help="Default: checkpoints/<uuid>.")
-@click.option("--sort-by", metavar="METRIC", help="With --best: by this validation metric.")
+@click.option("--sort-by", metavar="METRIC", help="With --best: by this validation metric.",
+              shell_complete=options.metrics(dotted=False))  # fmt: skip
 @click.option("--smaller-is-better", type=bool, metavar="true|false", help="Needed with --sort-by.")
 @options.quiet
 def download(trial_id: int, output_dir: str | None, quiet: bool, **which: Any) -> None:

@@ -30,9 +30,8 @@ KINDS = (".svg", ".html", ".png")
 @click.argument(
     "ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True, shell_complete=options.trial_ids
 )
-@click.option(
-    "-m", "--metric", "names", multiple=True, metavar="NAME", help="Such as loss or validation.loss. Repeatable."
-)
+@click.option("-m", "--metric", "names", multiple=True, metavar="NAME",
+              help="Such as loss or validation.loss. Repeatable.", shell_complete=options.metrics())  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", help="Draw into FILE: .svg, .html or .png.")
 @click.option("--log", "log_y", is_flag=True, help="Logarithmic heights.")
 @click.option("--from", "first", type=int, metavar="STEPS", help="Begin at this step.")

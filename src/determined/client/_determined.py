@@ -304,6 +304,18 @@ class Determined:
         """
         return Metrics(self._session, trial_ids, group)
 
+    def metric_names(self, trial_ids: Sequence[int]) -> dict[str, list[str]]:
+        """What these trials reported: group to names.
+
+        Example::
+
+            client.connect().metric_names([1, 2])["validation"]
+        """
+        from determined.store import metrics
+
+        with self._session.read() as conn:
+            return metrics.names(conn, trial_ids=trial_ids)
+
     # The model registry.
 
     def create_model(

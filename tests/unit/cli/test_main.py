@@ -13,6 +13,7 @@ import determined
 from determined import errors
 from determined.cli.groups import Group, Late
 from determined.cli.main import NOUNS, Det, main
+from tests.history import History
 
 
 @pytest.mark.parametrize("flag", ["--version", "-v", "-V"])
@@ -127,3 +128,31 @@ def test_completion_offers_nouns_without_importing_them() -> None:
     environment = {"_DET_COMPLETE": "bash_complete", "COMP_WORDS": "det exp", "COMP_CWORD": "1"}
     result = CliRunner().invoke(main, [], env=environment, prog_name="det")
     assert result.stdout == "plain,experiment\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("det e ls -m a", ["accuracy"]),
+        ("det e ls --metric training.", ["training.loss"]),
+        ("det t plot 1 -m l", ["loss"]),
+        ("det t plot 2 -m ", ["f1", "validation.f1"]),
+        ("det t metrics 1 -m ", ["accuracy", "loss"]),
+        ("det t metrics 1 -g t", ["training"]),
+        ("det e download 2 --sort-by ", ["f1"]),
+        ("det t plot 99 -m ", []),
+    ],
+)
+def test_completion_offers_the_metrics_of_what_was_typed(typed: str, offered: list[str], history: History) -> None:
+    """`-m<TAB>` offers what the trial or experiment named before reported, or else the newest ones did."""
+    history.run(training={1: {"loss": 1.0}}, validation={1: {"accuracy": 0.5}})
+    history.run(validation={1: {"f1": 0.5}})
+    words = typed.split(" ")
+    environment = {
+        "_DET_COMPLETE": "bash_complete",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(words) - 1),
+        "DET_STORE": str(history.place),
+    }
+    result = CliRunner().invoke(main, [], env=environment, prog_name="det")
+    assert result.stdout.replace("plain,", "").split() == offered
