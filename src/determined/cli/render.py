@@ -78,6 +78,12 @@ class Table:
         for part in FORMS[form](self):
             terminal.write(part, colours=True)  # the table's own: those of texts are visible text by now
 
+    def without(self, title: str) -> Table:
+        """The same table without the column of this title."""
+        kept = [i for i, column in enumerate(self.columns) if column.title != title]
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return dataclasses.replace(self, columns=[self.columns[i] for i in kept], rows=rows)
+
     def to_csv(self) -> str:
         """The whole table as CSV."""
         return "".join(_as_csv(self))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 UNITS = {"batches", "epochs"}  # reported with everything, and known from the steps
 LATE = {"plot": Late("determined.cli.trial_plot:plot", "Draw curves in the terminal, or into a file.")}
-RANKS = {"Type": 9, "Count": 8, "Checkpoint Metadata": 3, "Checkpoint": 2, "Report Time": 1}
+RANKS = {"Type": 9, "Count": 8, "Checkpoint": 2, "Report Time": 1}
 WORKLOAD = ["# of Batches", "Report Time", "Checkpoint", "Checkpoint UUID", "Checkpoint Metadata", "Validation Metrics"]
 
 
@@ -55,6 +55,8 @@ def describe(trial_id: int, metrics: bool, metrics_summary: bool, limit: int | N
         summary.show(form)
         return
     header, body = _header(found), _steps(workloads(found)[offset:][:limit], with_training=metrics)
+    if form == "table":  # for people; what is left out is in CSV and JSON, the summary in a table of its own
+        header, body = header.without("Summary Metrics"), body.without("Checkpoint Metadata")
     if form == "json":
         show_json({"trial": header.records()[0], "workloads": body.records()})
         return
@@ -76,8 +78,6 @@ def _header(found: Trial) -> Table:
         "Ended": found.end_time,
         "Reason": found.state_reason or None,
     }
-    if terminal.is_terminal():  # a table of their own follows
-        del cells["Summary Metrics"]
     return Table([Column(title) for title in cells], [list(cells.values())], f"Trial {found.id}", is_description=True)
 
 
@@ -102,7 +102,7 @@ def _summary(summary: dict[str, Any]) -> Table:
         for name, values in sorted(names.items())
     ]
     titles = ("Group", "Metric", *map(str.capitalize, figures))
-    return Table([Column(title, rank=RANKS.get(title, 0)) for title in titles], rows, "Metrics")
+    return Table([Column(title, rank=RANKS.get(title, 0)) for title in titles], rows, "Summary Metrics")
 
 
 @trial.verb("logs")

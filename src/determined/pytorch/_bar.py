@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from determined._wording import visible
 from determined.core import _logs
 from determined.pytorch._console import ValidationLines
 from determined.pytorch._plan import Batch, FitPlan
@@ -36,7 +37,9 @@ class RichBar:
     It is drawn by a thread of its own, which reads how far training is, so that the loop does nothing for it.
     """
 
-    def __init__(self, plan: FitPlan, progress: Progress, epoch_length: int) -> None:
+    def __init__(
+        self, plan: FitPlan, progress: Progress, epoch_length: int, searcher_metric: str | None = None
+    ) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Display
@@ -56,6 +59,7 @@ class RichBar:
 
         self._is_ready = False
         self._progress = progress
+        self._searcher_metric = searcher_metric
         self._texts = {"training": "", "validation": ""}
         total = _total(plan, epoch_length)
         self._display = Live(
@@ -81,7 +85,10 @@ class RichBar:
         from rich.markup import escape
 
         shown = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, numbers.Real)}
-        text = "  ".join(f"{escape(str(name))} {value:.4g}" for name, value in list(shown.items())[:SHOWN_METRICS])
+        if validation and (sought := self._searcher_metric) in shown:  # it comes first
+            shown = {sought: shown.pop(sought), **shown}
+        chosen = list(shown.items())[:SHOWN_METRICS]
+        text = "  ".join(f"{escape(visible(str(name)))} {value:.4g}" for name, value in chosen)
         self._texts["validation" if validation else "training"] = f"[dim]val[/] {text}" if validation else text
 
     def close(self) -> None:
@@ -115,7 +122,9 @@ def _move_log_lines(screen: set[Any]) -> list[tuple[logging.StreamHandler[Any], 
     return moved
 
 
-def make_bar(plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool) -> RichBar | ValidationLines | NoBar:
+def make_bar(
+    plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool, searcher_metric: str | None = None
+) -> RichBar | ValidationLines | NoBar:
     """A bar on the chief if a person can see it, else lines; `DET_PROGRESS=off` says neither, `on` says a bar."""
     wish = os.environ.get("DET_PROGRESS", "auto").lower()
     can_see = (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
@@ -124,7 +133,7 @@ def make_bar(plan: FitPlan, progress: Progress, epoch_length: int, is_chief: boo
     if wish == "auto" and not can_see:
         return ValidationLines()
     try:
-        return RichBar(plan, progress, epoch_length)
+        return RichBar(plan, progress, epoch_length, searcher_metric)
     except Exception as failed:  # noqa: BLE001 - such as another bar on the screen: training does without
         logger.warning("There is no progress bar: %s", failed)
         return NoBar()

@@ -119,9 +119,7 @@ class Trainer:
         """
         trial, context = self._trial, self._context
         if not isinstance(trial, PyTorchTrial):
-            raise TypeError(
-                f"Trainer got a {type(trial).__name__}; expected an instance of your PyTorchTrial subclass."
-            )
+            raise TypeError(_no_trial(trial))
         if not context.core_context._is_open:
             raise RuntimeError(
                 "fit() was called outside of `with pytorch.init() as context:`, where nothing is reported or saved. "
@@ -224,7 +222,8 @@ class Trainer:
                 stack.callback(services.profiler.off)
             if context.profiler is not None:
                 stack.enter_context(context.profiler)
-            bar = make_bar(plan, progress, length, distributed.rank == 0)
+            searcher_metric = _searcher(context).get("metric")
+            bar = make_bar(plan, progress, length, distributed.rank == 0, searcher_metric)
             stack.callback(bar.close)
             fit = Fit(
                 trial=trial,
@@ -243,7 +242,7 @@ class Trainer:
                 streams=KeptStreams(_rng.device_kind()),
                 saves_async=saves_async,
                 measures_throughput=profiles,
-                searcher_metric=_searcher(context).get("metric"),
+                searcher_metric=searcher_metric,
                 validates_first=step_zero_validation and progress.batches_trained == 0,
             )
             with distributed._showing_progress(lambda: progress.batches_trained, lambda: validation.batches):
@@ -304,6 +303,14 @@ class Trainer:
             retention=self._retention,
         )
         return continues
+
+
+def _no_trial(given: object) -> str:
+    """What to say of something that is no trial: often the class is passed instead of an instance."""
+    if isinstance(given, type):
+        made = f"Trainer({given.__name__}(context), context)"
+        return f"Trainer got the class {given.__name__} itself, which is no trial yet. Pass an instance: {made}"
+    return f"Trainer got {given!r:.60}, a {type(given).__name__}; expected an instance of your PyTorchTrial subclass."
 
 
 def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:

@@ -275,3 +275,19 @@ def test_without_pillow_a_png_says_what_to_install(
 
     monkeypatch.setitem(sys.modules, "PIL", None)
     assert "pip install 'resolute[plot]'" in det("t", "plot", run.trial_id, "-o", tmp_path / "a.png", code=1).stderr
+
+
+def test_a_description_that_is_piped_has_no_giant_column(det: Det, history: History) -> None:
+    """Piped, `t describe` is for people too: summaries are a table, and no cell holds a JSON document; CSV has all."""
+    run = history.run(
+        training={s: {"loss": 1.0, "accuracy": 0.5, "f1": 0.5} for s in range(1, 5)},
+        validation={4: 0.5},
+        checkpoints=[4],
+    )
+    text = det("t", "describe", run.trial_id).stdout
+    assert "{" not in text
+    assert max(map(len, text.splitlines())) < 160
+    assert "Summary Metrics" in det("t", "describe", run.trial_id, "--csv").stdout
+    assert "Checkpoint Metadata" in det("t", "describe", run.trial_id, "--csv").stdout
+    document = json.loads(det("t", "describe", run.trial_id, "--json").stdout)
+    assert document["trial"]["summary_metrics"]["avg_metrics"]["loss"]["count"] == 4

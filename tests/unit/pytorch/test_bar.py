@@ -58,6 +58,19 @@ def test_what_it_shows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert "text" not in text
 
 
+def test_the_searcher_metric_is_always_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of many validation metrics, the one that is searched for comes first; names cannot write on the terminal."""
+    monkeypatch.setenv("DET_PROGRESS", "on")
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = make_bar(FitPlan(Batch(8)), Progress(2, 0), 4, True, "f1")
+    shown.show({"a\x1b]0;owned\x07": 1.0, "b": 2.0, "c": 3.0, "f1": 0.5}, validation=True)
+    shown.close()
+    text = capsys.readouterr().err
+    assert "val f1 0.5  a\\u001b]0;owned\\u0007 1  b 2" in text
+
+
 def test_an_epoch_of_unknown_length(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """T27: a stream without end has no total."""
     monkeypatch.setenv("DET_PROGRESS", "on")

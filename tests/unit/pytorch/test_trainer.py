@@ -93,7 +93,16 @@ class TestChecks:
         """2.2: something else is a TypeError at fit()."""
         with pytorch.init(seed=1) as context:
             trainer = Trainer(object(), context)  # type: ignore[arg-type]
-            with pytest.raises(TypeError, match="Trainer got a object"):
+            with pytest.raises(TypeError, match=r"Trainer got <object object at .*, a object; expected"):
+                trainer.fit(max_length=Batch(1))
+
+    def test_a_class_is_no_trial(self) -> None:
+        """The class in place of an instance is named, with what to write instead."""
+        with pytorch.init(seed=1) as context:
+            trainer = Trainer(OneWeightTrial, context)  # type: ignore[arg-type]
+            with pytest.raises(
+                TypeError, match=r"the class OneWeightTrial itself.*Trainer\(OneWeightTrial\(context\), "
+            ):
                 trainer.fit(max_length=Batch(1))
 
     def test_without_a_model_or_an_optimizer(self) -> None:

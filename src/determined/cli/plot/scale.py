@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 FLAT = 1e-9  # of the values: less than that is rounding, not a curve
 AIR = 0.04  # of the range, above and below the curves
-DECADES_WITH_STEPS_BETWEEN = 2
+STEPS_BETWEEN: tuple[tuple[int, ...], ...] = ((1, 3), (1, 2, 5), (1, 2, 3, 5, 7), tuple(range(1, 10)))
+FEWEST = 3  # ticks that say how an axis goes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +64,20 @@ class Axis:
         return [(i * step, label(i * step, step)) for i in range(first, last + 1)]
 
     def _log_ticks(self, wanted: int) -> list[tuple[float, str]]:
+        """Powers of ten, with as many steps between them as there is room for; other round values if those are few."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        stride = max(1, math.ceil((last - first) / max(wanted, 1)))
-        between = (1, 2, 5) if last - first <= DECADES_WITH_STEPS_BETWEEN else (1,)
-        values = [m * 10.0**e for e in range(first, last + 1, stride) for m in between]
-        return [(v, label(v, v)) for v in values if self.low * 0.999 <= v <= self.high * 1.001]
+        widest = max(1, math.ceil((last - first) / max(wanted, 1)))
+        sparse = [(stride, (1,)) for stride in range(widest, 0, -1)]
+        ticks: list[tuple[float, str]] = []
+        for stride, between in (*sparse, *((1, steps) for steps in STEPS_BETWEEN)):
+            values = [m * 10.0**e for e in range(first, last + 1, stride) for m in between]
+            denser = [(v, label(v, v)) for v in values if self.low * 0.999 <= v <= self.high * 1.001]
+            if len(ticks) >= FEWEST and len(denser) > wanted + 2:
+                break
+            ticks = denser
+        while len(ticks) < FEWEST:  # a part of a decade, which is nearly straight
+            ticks, wanted = Axis(self.low, self.high).ticks(wanted), wanted + 1
+        return ticks
 
 
 def nice_step(rough: float) -> float:
