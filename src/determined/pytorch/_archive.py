@@ -168,7 +168,8 @@ def _check_header(file: BinaryIO, record: _Record) -> int:
         body, extra = extra[4 : 4 + length], extra[4 + length :]
         is_padding = kind == 0x4246 and body == b"Z" * length  # "FB": so that contents begin at round places
         is_large = kind == 1 and length % 8 == 0
-        is_large = is_large and {record.size, record.start} >= {number for (number,) in struct.iter_unpack("<Q", body)}
+        known = {record.size, record.start, 0}  # 0 is the packed size, which was not known yet
+        is_large = is_large and known >= {number for (number,) in struct.iter_unpack("<Q", body)}
         if not (is_padding or is_large):
             raise _Wrong(f"has a field before {_shown(record.name)} that torch does not write")
     return file.tell()
