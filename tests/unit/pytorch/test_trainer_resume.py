@@ -122,6 +122,7 @@ class TestResume:
     def test_the_files_of_a_checkpoint(self, home: Path) -> None:
         """T37, T38: these files, with the counters; hparams are kept without a config (W30)."""
         Path("model.py").write_text("x = 1\n")
+        Path(".detinclude").write_text("model.py\n")
         run = train(max_length=Batch(3), init={"hparams": {"lr": 0.1}})
         directory = stored_file(home, run.checkpoint, "")
         names = {path.name for path in directory.iterdir()}
