@@ -44,6 +44,7 @@ TOKENS = [
         *("apiKey", "api-key", "APIKey", "apikey", "wandb-key", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY"),
         *("AWS_ACCESS_KEY_ID", "private_key", "accountKey", "auth.bearer", "authorization", "client_secret", "secrets"),
         *("token", "hf_token", "access_token", "my_token", "accessToken", "credentials", "connection_string", "auth"),
+        *("kaggle_key", "wandb.login.key", "consumer_key", "db.pw", "user_pass", "auth_header", "otp", "my-pin"),
     ],
 )
 def test_secret_names(name: str) -> None:
@@ -55,11 +56,24 @@ def test_secret_names(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("pad_token", "<pad>"), ("eos_token", "</s>"), ("mask_token", "M"), ("image_token", "IMG")),
+        *(("pad_token", "<pad>"), ("eos_token", "</s>"), ("mask_token", "M"), ("hf_pad_token", "<p>")),
         *(("tokenizer", "bert"), ("tokenizer_name", "gpt2"), ("token_type", "word"), ("stop_tokens", ["a", "b"])),
         *(("keyboard", "qwerty"), ("monkey", "patch"), ("key", "loss"), ("keys", ["a"]), ("primary_key", "id")),
-        *(("sort_key", "steps"), ("secretary", "Ann"), ("passes", "two"), ("forward_pass", "x"), ("author", "Ann")),
-        *(("api_key_env", "WANDB_API_KEY"), ("password_file", "/run/pw"), ("secret_name", "db"), ("bypass", "on")),
+        *(
+            ("image_key", "img"),
+            ("sort_key", "steps"),
+            ("secretary", "Ann"),
+            ("passes", "two"),
+            ("forward_pass", "x"),
+            ("author", "Ann"),
+        ),
+        *(
+            ("api_key_env", "WANDB_API_KEY"),
+            ("password_file", "/run/pw"),
+            ("secret_name", "db"),
+            ("bypass", "on"),
+            ("topw", "x"),
+        ),
         *(("max_tokens", 512), ("num_tokens", 7), ("key_dim", 64), ("token", 3), ("password", 5), ("use_auth", True)),
         *(("google-auth", "2.40.1"), ("user_token", "<|user|>"), ("prompt", "Answer with one token: yes or no")),
         *(("path", "/data/set:1"), ("url", "https://example.com:8080/a@b?page=2"), ("ssh", "ssh://git@host/x.git")),
@@ -158,11 +172,13 @@ def test_arguments() -> None:
     given = [
         *("--lr", "0.1", "--password", SECRET, f"--token={SECRET}", "--verbose", f"s3://u:{SECRET}@b", "--api-key"),
         *("--flag", f"api_key={SECRET}", "-p", SECRET, "-p", "8080", "-u", f"me:{SECRET}", f"--env=TOKEN={SECRET}"),
+        *("--env", f"HOME={SECRET}", "--env", "CartPole-v1"),
         *("-e", f"TOKEN={SECRET}", f"+data.secrets.x={SECRET}", "--api-keys", SECRET, SECRET, "--tokens", "3", "data/"),
     ]
     assert redacted_arguments(given) == [
         *("--lr", "0.1", "--password", MASK, f"--token={MASK}", "--verbose", f"s3://u:{MASK}@b", "--api-key"),
         *("--flag", f"api_key={MASK}", "-p", MASK, "-p", "8080", "-u", f"me:{MASK}", f"--env=TOKEN={MASK}"),
+        *("--env", f"HOME={MASK}", "--env", "CartPole-v1"),
         *("-e", f"TOKEN={MASK}", f"+data.secrets.x={MASK}", "--api-keys", MASK, MASK, "--tokens", "3", "data/"),
     ]
 

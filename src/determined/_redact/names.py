@@ -10,23 +10,27 @@ import re
 from typing import NamedTuple
 
 # All of these see names as words with "_" between them.
-_OWNERS = (
-    "access|account|admin|anthropic|api|app|auth|aws|azure|bearer|ci|client|comet|csrf|deploy|encryption|gcp|github"
-    "|gitlab|hf|hub|huggingface|jwt|license|master|mlflow|neptune|npm|oauth|oauth2|openai|personal|private|pypi"
-    "|refresh|registry|sas|secret|security|service|session|shared|signing|slack|ssh|subscription|wandb"
+_SERVICES = (
+    "anthropic|aws|azure|clearml|cohere|comet|datadog|gcp|gcs|github|gitlab|hf|hub|huggingface|kaggle|langchain|langsmith"
+    "|mlflow|neptune|ngc|npm|openai|pinecone|pypi|replicate|s3|sendgrid|sentry|slack|stripe|twilio|wandb"
+)
+_KINDS = (
+    "access|account|admin|aes|api|app|auth|bearer|ci|cipher|client|consumer|csrf|deploy|encryption|fernet|hmac|jwt|license"
+    "|master|oauth|oauth2|personal|private|refresh|registry|rsa|sas|secret|security|service|session|shared|signing|ssh"
+    "|storage|subscription|symmetric"
 )
 _STRONG = (
-    rf"(?:^|_)(?:\w*passw(?:or)?ds?|\w*passphrases?|passcode|pwd|secrets?|credentials?|creds|bearer|authorization"
-    rf"|(?:{_OWNERS})_?(?:keys?|tokens?)|(?:{_OWNERS})_(?:pat|pass)|conn(?:ection)?_?str(?:ing)?"
-    r"|sas_url|(?:pre)?signed_url|(?:db|database|ftp|http|login|mail|mongo|mysql|pg|postgres|proxy|redis|root|smtp)_?pass"
-    r"|^pass)(?:$|_)"
+    rf"(?:^|_)(?:\w*passw(?:or)?ds?|\w*passphrases?|passcode|pwd|pw|psk|secrets?|credentials?|creds|bearer|authorization"
+    rf"|auth_headers?|mnemonic|seed_phrase|(?:{_SERVICES})(?:_\w+)?_?(?:keys?|tokens?)|(?:{_KINDS})_?(?:keys?|tokens?)"
+    rf"|(?:{_SERVICES}|{_KINDS})_(?:pat|pass)|conn(?:ection)?_?str(?:ing)?|sas_url|(?:pre)?signed_url"
+    r"|(?:db|database|ftp|http|login|mail|mongo|mysql|pg|postgres|proxy|redis|root|smtp|user)_?(?:pass|pw)|^pass)(?:$|_)"
 )
 # Where a secret is, or what is known about it: `password_file`, `api_key_env`, `secret_name`.
 _POINTER = (
     r"_(?:file|filename|path|dir|directory|env|var|variable|name|type|kind|uri|endpoint|length|len|size|dim|count|format"
     r"|encoding|policy|version|required|enabled|expiry|ttl|hint)$"
 )
-_WEAK = r"(?:^|_)(?:token|auth|cookies?|jwt)$"
+_WEAK = r"(?:^|_)(?:token|auth|authentication|cookies?|jwt|otp|pin)$"
 _OF_LANGUAGE = (  # `pad_token` and its like are text that a model reads
     r"(?:^|_)(?:additional|assistant|audio|bad|begin|beginning|blank|boi|bos|char|class|cls|control|decoder|dist|encoder"
     r"|end|eoi|eos|eot|fim|first|forced|image|lang|language|last|latent|mask|max|middle|min|n|new|newline|next|num|oov"
@@ -80,10 +84,11 @@ def hidden_by(name: str, parent: str = "") -> Hides:
 @functools.lru_cache(maxsize=4096)
 def _by_name(name: str) -> Hides:
     parts = words(name)
-    if re.search(_STRONG, parts) and not re.search(_POINTER, parts):
+    if re.search(_OF_LANGUAGE, parts) or re.search(_POINTER, parts):
+        return Hides.NOTHING
+    if re.search(_STRONG, parts):
         return Hides.TEXT
-    is_weak = re.search(_WEAK, parts) and not re.search(_OF_LANGUAGE, parts)
-    return Hides.IF_TELLING if is_weak else Hides.NOTHING
+    return Hides.IF_TELLING if re.search(_WEAK, parts) else Hides.NOTHING
 
 
 @functools.lru_cache(maxsize=4096)

@@ -77,6 +77,8 @@ def _argument(name: str, value: str) -> str:
     if name in ("-u", "-user", "--user", "--u") and re.fullmatch(r"[^\s:/]+:[^/].*", value):
         return f"{value.partition(':')[0]}:{MASK}"
     hides = Hides.ALL if is_added(bare) else hidden_by(bare)
+    if bare in ("env", "environment") and re.match(r"\w+=", value):
+        hides = Hides.VARIABLES
     return str(redacted_leaf(value, bare, hides))
 
 

@@ -180,3 +180,23 @@ def test_secrets_are_not_shown() -> None:
     with pytest.raises(errors.StorageConfigError) as caught:
         open_storage({"type": "s3", "bucket": "b", "secret_key": "hunter2", "oops": 1})
     assert "hunter2" not in str(caught.value)
+
+
+def test_what_was_recorded_opens_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 11, point 4: a redacted storage is the same place, opened with what the driver finds in the environment."""
+    stars = "********"
+    recorded = {
+        "type": "s3",
+        "bucket": "b",
+        "access_key": stars,
+        "secret_key": stars,
+        "endpoint_url": f"http://{stars}@h",
+    }
+    opened: Any = open_storage(recorded)
+    assert opened.driver._values == {"bucket": "b", "endpoint_url": "http://h"}
+    azure = {"type": "azure", "container": "c", "connection_string": stars}
+    with pytest.raises(errors.StorageConfigError, match="set AZURE_STORAGE_CONNECTION_STRING"):
+        open_storage(azure)
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName=a")
+    opened = open_storage(azure)
+    assert opened.driver._values["connection_string"] == "AccountName=a"
