@@ -13,7 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from determined import errors
-from determined.store import failures, opening
+from determined.store import failures, forks, opening
 from determined.store.messages import now
 from determined.store.place import FILE_NAME
 
@@ -35,6 +35,7 @@ def find(path: Path, store_id: str, *, thoroughly: bool = True) -> str:
         return "it is empty"  # not to be opened: SQLite would remove the log beside it
     arguments = {"timeout": _BUSY_SECONDS}
     engine = sa.create_engine(opening.sqlite_url(path, read_only=True), connect_args=arguments, poolclass=sa.NullPool)
+    forks.OpenConnections(engine, path)  # lives as long as the engine
     try:
         with engine.connect() as conn:
             said = conn.exec_driver_sql("PRAGMA quick_check(1)").scalar() if thoroughly else "ok"
