@@ -153,3 +153,28 @@ def test_another_number_of_ranks(before: int, after: int, records: int, nursery:
     for numbers, total in ((epoch, records - len(seen)), (again, records)):
         assert len(numbers) - total <= 2 * (after - 1)
     assert len({rank["digest"] for rank in second}) == 1
+
+
+class Changes(pytorch.PyTorchCallback):
+    """Has each rank see other metrics than the others: worse and worse ones on the chief, better ones elsewhere."""
+
+    def __init__(self) -> None:
+        self.rank, self.validations = int(os.environ["RANK"]), 0
+
+    def on_validation_end(self, metrics: dict[str, Any]) -> None:
+        self.validations += 1
+        metrics["loss"] = self.validations if self.rank == 0 else -self.validations
+
+
+def stopped_early() -> dict[str, Any]:
+    elsewhere()
+    callbacks = {"changes": Changes(), "stop": pytorch.EarlyStopping("loss", patience=2)}
+    return regress(trial={"callbacks": callbacks}, max_length=Batch(LONG), validation_period=Batch(2))
+
+
+def test_early_stopping_is_agreed_between_ranks(nursery: Nursery, home: Path) -> None:
+    """Issue 12, 14: all ranks stop after the same validation, by the chief's value, with one checkpoint."""
+    ends = nursery.run(2, stopped_early)
+    assert [len(end["seen"]) for end in ends] == [6, 6]
+    assert ends[0]["digest"] == ends[1]["digest"]
+    assert list(checkpoints(home)) == [6]

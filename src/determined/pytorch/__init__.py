@@ -13,6 +13,7 @@ from determined.pytorch._experimental import PyTorchExperimentalContext
 from determined.pytorch._init import init
 from determined.pytorch._lr_scheduler import LRScheduler
 from determined.pytorch._metrics import _prepare_metrics_reducers as _prepare_metrics_reducers
+from determined.pytorch._monitors import EarlyStopping, GradientNorm, LRMonitor
 from determined.pytorch._plan import Batch, Epoch, TrainUnit
 from determined.pytorch._plan import _TrainBoundaryType as _TrainBoundaryType
 from determined.pytorch._ready_made import CountReducer, MeanReducer, SumReducer
@@ -51,7 +52,10 @@ __all__ = [
     "CheckpointLoadContext",
     "CountReducer",
     "DataLoader",
+    "EarlyStopping",
     "Epoch",
+    "GradientNorm",
+    "LRMonitor",
     "LRScheduler",
     "MeanReducer",
     "MetricReducer",

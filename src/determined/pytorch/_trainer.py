@@ -28,6 +28,7 @@ from determined.pytorch._console import Origin, Outcome, say_beginning, say_end,
 from determined.pytorch._fit import Fit, Policy
 from determined.pytorch._kept_streams import KeptStreams
 from determined.pytorch._metrics import TrainingWindow
+from determined.pytorch._monitors import Monitor
 from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_reachable, check_units
 from determined.pytorch._state import Progress
 from determined.pytorch._stream import TrainingStream, epoch_length, training_stream
@@ -203,6 +204,9 @@ class Trainer:
         trial, context, services = self._trial, self._context, self._context.core_context
         distributed = context.distributed
         callbacks = Callbacks(trial.build_callbacks())
+        for callback in callbacks.named.values():
+            if isinstance(callback, Monitor):
+                callback.context = context
         progress = Progress(trial_id=_trial_id(context))
         with contextlib.ExitStack() as stack:
             stack.callback(callbacks.shut_down)
