@@ -13,6 +13,7 @@ from determined.cli.render import Column, Table, cell, text_width
 
 COLUMN = 24  # wide enough for most values; longer ones go over several lines
 LONGEST_WORD = 40
+SHORT = 12  # texts of this length are left whole
 CONTEXT = 4  # characters that stay of a long word that is cut
 SEPARATORS = " /=,:"
 
@@ -62,7 +63,7 @@ def _shortened(row: Row) -> Row:
     """The row without what its long texts begin and end with in common: `… lr=0.1 …`."""
     texts = [cell(value) if isinstance(value, (str, list, dict)) else value for value in row[1:]]
     known = [text for text in texts if isinstance(text, str) and text]
-    if len(known) < 2 or len({*known}) == 1 or max(map(text_width, known)) <= COLUMN:
+    if len(known) < 2 or len({*known}) == 1 or max(map(text_width, known)) <= SHORT:
         return row
     before = _with_its_name(known[0], _common(known))
     after = _common([text[before:][::-1] for text in known])

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from determined import errors
 from determined._redact import redacted_arguments
+from determined._wording import visible
 from determined.core._values import differences
 from determined.pytorch._checkpoint_read import saved_metadata, script_checksum
 from determined.pytorch._plan import Epoch, FitPlan
@@ -44,7 +45,7 @@ def say(text: str) -> None:
         logger.info("%s", text)
     elif _is_wanted():
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, a pipe nobody reads, or no stderr
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{visible(text, lines=True)}\n")
             sys.stderr.flush()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 FLAT = 1e-9  # of the values: less than that is rounding, not a curve
 AIR = 0.04  # of the range, above and below the curves
 STEPS_BETWEEN: tuple[tuple[int, ...], ...] = ((1, 3), (1, 2, 5), (1, 2, 3, 5, 7), tuple(range(1, 10)))
+NEARLY_STRAIGHT = 5  # a logarithmic axis that spans less has its ticks at even distances
 FEWEST = 3  # ticks that say how an axis goes
 
 
@@ -75,7 +76,9 @@ class Axis:
             if len(ticks) >= FEWEST and len(denser) > wanted + 2:
                 break
             ticks = denser
-        while len(ticks) < FEWEST:  # a part of a decade, which is nearly straight
+        if self.high < self.low * NEARLY_STRAIGHT:
+            ticks = []
+        while len(ticks) < FEWEST:
             ticks, wanted = Axis(self.low, self.high).ticks(wanted), wanted + 1
         return ticks
 
