@@ -7,14 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
-
-T = TypeVar("T")
 
 
 def digest(*key: int | str, size: int = 32) -> bytes:
@@ -34,42 +29,3 @@ def seed_streams(*key: int | str) -> None:
     np.random.seed(int.from_bytes(words[16:20], "little"))  # an array of words would cost five times as much
     # torch.manual_seed() also asks every accelerator, which costs 100 microseconds and has no place in a worker.
     torch.default_generator.manual_seed(int.from_bytes(words[24:32], "little") >> 1)
-
-
-@contextmanager
-def isolated_streams(*key: int | str) -> Iterator[None]:
-    """Run the block on streams seeded for `key`, and give the process its own streams back afterwards."""
-    saved = _current()
-    seed_streams(*key)
-    try:
-        yield
-    finally:
-        _restore(saved)
-
-
-def isolated_iterator(source: Iterable[T], *key: int | str) -> Iterator[T]:
-    """Iterate over `source` on streams of its own, seeded for `key`; between items the process has its own back."""
-    own: list[Any] = []
-    iterator: Iterator[T] | None = None
-    while True:
-        with isolated_streams(*key):
-            if iterator is None:
-                iterator = iter(source)
-            else:
-                _restore(own)
-            try:
-                item = next(iterator)
-            except StopIteration:
-                return
-            own = _current()
-        yield item
-
-
-def _current() -> list[Any]:
-    return [random.getstate(), np.random.get_state(), torch.default_generator.get_state()]
-
-
-def _restore(streams: list[Any]) -> None:
-    random.setstate(streams[0])
-    np.random.set_state(streams[1])
-    torch.default_generator.set_state(streams[2])

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler, default_collate
 
-from determined.pytorch import _batch_rng, _order, samplers
+from determined.pytorch import _order, samplers
+from determined.pytorch._kept_streams import OwnStreams, isolated_iterator
 from determined.pytorch._seeded_loader import Passes, Place, SeededLoader
 
 T_co = TypeVar("T_co", covariant=True)
@@ -248,7 +249,7 @@ def _repeated(cut: _order.Batching, start: int, stride: int) -> Iterator[Place]:
 def _unmeasured(batch_sampler: Any, seed: int, start: int, stride: int, repeat: bool) -> Iterator[Place]:
     """The same for a batch sampler without a length: it is read forward, on random streams of its own."""
     source = samplers.RepeatBatchSampler(batch_sampler) if repeat else batch_sampler
-    batches = _batch_rng.isolated_iterator(source, "sampler", seed)
+    batches = isolated_iterator(source, OwnStreams("sampler", seed))
     for number, indices in islice(enumerate(batches), start, None, stride):
         yield 0, number, indices
 

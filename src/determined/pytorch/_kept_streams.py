@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import random
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from numpy.random import mtrand
 
 from determined.pytorch import _batch_rng
 
+T = TypeVar("T")
 _Words = Any  # two words of a stream's memory, as a ctypes array
 
 
@@ -63,6 +65,10 @@ class KeptStreams:
         if self._device is not None:
             self._on_device = self._device_state()
 
+    def stood(self) -> tuple[Any, Any, torch.Tensor]:
+        """What was kept. It does not change when more is drawn."""
+        return self._python, self._numpy, self._torch
+
     def put_back(self) -> None:
         """Go back to where they stood at the last `keep()`."""
         words = self._python_words
@@ -102,18 +108,68 @@ class OwnStreams:
 
     def __init__(self, *key: int | str) -> None:
         self._outer = KeptStreams()
+        self._become(lambda: _batch_rng.seed_streams(*key))
+        self._before = self._own.stood()
+
+    def _become(self, put: Callable[[], None]) -> None:
+        """Begin with what `put` puts into the streams of the process."""
+        self._outer.keep()
         mtrand.set_bit_generator(np.random.MT19937(0))  # changing a reference is cheaper than copying a state
-        _batch_rng.seed_streams(*key)
+        put()
         self._own = KeptStreams()
         self._outer.put_back()
 
     def __enter__(self) -> None:
         self._outer.keep()
+        self._before = self._own.stood()
         self._own.put_back()
 
     def __exit__(self, *_: object) -> None:
         self._own.keep()
         self._outer.put_back()
+
+    def have_moved(self) -> bool:
+        """Whether the last block drew anything."""
+        python, numpy, tensor = self._own.stood()
+        return (
+            python is not self._before[0]
+            or (numpy is not self._before[1] and str(numpy) != str(self._before[1]))
+            or not torch.equal(tensor, self._before[2])
+        )
+
+    def step_back(self) -> None:
+        """Go back to where the last block began."""
+        self._become(lambda: _set(*self._before))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where they stand, in tensors and plain values."""
+        python, (name, words, *rest), tensor = self._own.stood()
+        return {"random": python, "numpy": (name, torch.from_numpy(words.copy()), *rest), "torch": tensor}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict()` was taken."""
+        (version, internal, gauss), (name, words, *rest) = state["random"], state["numpy"]
+        numpy = (name, np.asarray(words, dtype=np.uint32), *rest)
+        self._become(lambda: _set((version, tuple(internal), gauss), numpy, state["torch"]))
+
+
+def isolated_iterator(source: Iterable[T], own: OwnStreams) -> Iterator[T]:
+    """Iterate over `source` on streams of its own; between items the process has its own back."""
+    with own:
+        iterator = iter(source)
+    while True:
+        with own:
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
+
+
+def _set(python: Any, numpy: Any, tensor: torch.Tensor) -> None:
+    random.setstate(python)
+    np.random.set_state(numpy)
+    torch.default_generator.set_state(tensor)
 
 
 def _words_at(address: int) -> _Words:

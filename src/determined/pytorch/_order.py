@@ -22,6 +22,7 @@ from torch.utils.data import (
 )
 
 from determined.pytorch import _batch_rng, samplers
+from determined.pytorch._kept_streams import OwnStreams
 from determined.pytorch._permutation import Permutation
 
 logger = logging.getLogger("determined.pytorch")
@@ -149,7 +150,7 @@ class Sampled:
         try:
             for generator, seed in self._generators:
                 generator.manual_seed(_batch_rng.derive_seed("sampler", seed, epoch))
-            with _batch_rng.isolated_streams("sampler", self._seed, epoch):
+            with OwnStreams("sampler", self._seed, epoch):
                 tell_epoch(self._sampler, epoch)
                 # Up to its length: a sampler that repeats for ever has one, too.
                 items = islice(self._sampler, len(self._sampler))

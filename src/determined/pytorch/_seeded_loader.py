@@ -30,10 +30,19 @@ class SeededLoader(torch.utils.data.DataLoader[Any]):
         purpose: Keeps the random streams of training and validation apart.
         options: Arguments for torch's loader, `dataset` and `batch_sampler` among them.
         numbered: Whether passes count up. Otherwise every pass is pass 0, and all are alike.
+        seeds_here: Whether batches that are read in this process have random streams of their own too. Whoever asks
+            for it puts those of the process back.
     """
 
     def __init__(
-        self, passes: Passes, *, seed: int, purpose: str, options: dict[str, Any], numbered: bool = True
+        self,
+        passes: Passes,
+        *,
+        seed: int,
+        purpose: str,
+        options: dict[str, Any],
+        numbered: bool = True,
+        seeds_here: bool = False,
     ) -> None:
         super().__init__(**options)
         self._passes = passes
@@ -41,17 +50,22 @@ class SeededLoader(torch.utils.data.DataLoader[Any]):
         self._purpose = purpose
         self._options = options
         self._numbered = numbered
-        self._passes_begun = 0
+        self.passes_begun = 0
+        self.seeds_here = seeds_here
         self._index = _PassIndex(passes)
         self._reading: torch.utils.data.DataLoader[Any] | None = None
 
     def __iter__(self) -> Any:
-        self._index.number = self._passes_begun if self._numbered else 0
-        self._passes_begun += 1
+        self._index.number = self.passes_begun if self._numbered else 0
+        self.passes_begun += 1
         # The same loader again, if its workers are to live on.
         if self._reading is None or not self.persistent_workers:
             self._reading = self._make()
         return iter(self._reading)
+
+    def close(self) -> None:
+        """Let go of workers that live on between passes."""
+        self._reading = None
 
     def _make(self) -> torch.utils.data.DataLoader[Any]:
         generator = self.generator
@@ -60,7 +74,7 @@ class SeededLoader(torch.utils.data.DataLoader[Any]):
             generator.manual_seed(_batch_rng.derive_seed("workers", self._purpose, self._seed, self._index.number))
         options = {
             **self._options,
-            "dataset": _BatchReader(self.dataset, self.collate_fn, self._purpose, self._seed),
+            "dataset": _BatchReader(self.dataset, self.collate_fn, self._purpose, self._seed, self.seeds_here),
             "batch_sampler": self._index,
             "collate_fn": _as_is,
             "worker_init_fn": _WorkerStart(self.worker_init_fn),
@@ -97,11 +111,13 @@ class _WorkerStart:
 
 
 class _BatchReader(Dataset[Any]):
-    """Makes a batch of a `Place`: in a worker on random streams of the batch's own, else on those of the process."""
+    """Makes a batch of a `Place`: in a worker on random streams of the batch's own, else as it is told."""
 
-    def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any], purpose: str, seed: int) -> None:
+    def __init__(
+        self, dataset: Any, collate: Callable[[list[Any]], Any], purpose: str, seed: int, seeds_streams: bool
+    ) -> None:
         self.dataset = dataset
-        self.seeds_streams = False
+        self.seeds_streams = seeds_streams
         self._reads_batches = bool(getattr(dataset, "__getitems__", None))
         self._collate = collate
         self._purpose = purpose

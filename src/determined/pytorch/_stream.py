@@ -13,9 +13,11 @@ from itertools import islice
 from typing import Any
 
 from determined._types import Json, Stateful
-from determined.pytorch import _batch_rng, _order, samplers
+from determined.pytorch import _order, samplers
 from determined.pytorch._data import GUIDE, DataLoader
 from determined.pytorch._deal import Deal
+from determined.pytorch._foreign import is_endless, reader_of
+from determined.pytorch._kept_streams import OwnStreams, isolated_iterator
 from determined.pytorch._seeded_loader import Place
 
 logger = logging.getLogger("determined.pytorch")
@@ -125,7 +127,7 @@ def training_stream(
     agreed = own if epoch_length is None else epoch_length
     if not isinstance(loader, DataLoader):
         _check_ours(loader, TRAINING, is_checked)
-        return ForeignStream(loader, batches_trained, agreed)
+        return ForeignStream(loader, seed, rank, batches_trained, agreed)
     if own != agreed:
         raise ValueError(
             f"{TRAINING}() gives rank {rank} an epoch of {own} batches and the chief one of {agreed}. "
@@ -298,8 +300,8 @@ class OrderedStream(TrainingStream):
 
     def _unmeasured(self) -> Iterator[Place]:
         """A batch sampler without a length: one epoch that never ends, read forward from its beginning."""
-        batches = _batch_rng.isolated_iterator(
-            samplers.RepeatBatchSampler(self._loader.batch_sampler), "sampler", self._seed
+        batches = isolated_iterator(
+            samplers.RepeatBatchSampler(self._loader.batch_sampler), OwnStreams("sampler", self._seed)
         )
         first = self._position + self._rank
         for number, indices in islice(enumerate(batches), first, None, self._size):
@@ -362,44 +364,50 @@ class OrderedStream(TrainingStream):
 class ForeignStream(TrainingStream):
     """Batches of a loader that is not ours, as it gives them. At its end it is started again."""
 
-    def __init__(self, loader: Any, batches_trained: int, length: int) -> None:
-        self.epoch_length = length
-        self._loader = loader
-        self._batches_trained = batches_trained
-        self._batches: Iterator[Any] | None = None
-        self._is_fresh = False
-        self._is_placed = batches_trained == 0
+    def __init__(self, loader: Any, seed: int, rank: int, batches_trained: int, length: int) -> None:
         if length == 0:
             raise _no_batch(loader)
+        self.epoch_length = length
+        self._loader = loader
+        self._reader = reader_of(loader, seed=seed, rank=rank, epoch_length=length)
+        self._is_endless = is_endless(loader)
+        self._batches_trained = batches_trained
+        self._pass = batches_trained // length
+        self._is_open = False
+        self._is_fresh = self._is_late = False
+        self._is_placed = batches_trained == 0
 
     def __next__(self) -> Any:
-        if self._batches is None:
+        if not self._is_open:
             self._say_if_misplaced()
             self._start()
-        assert self._batches is not None, "just started"
         while True:
             try:
-                batch = next(self._batches)
+                batch = self._reader.read()
             except StopIteration:
                 if self._is_fresh:
                     raise _no_batch(self._loader) from None
                 self._start()
                 continue
-            self._is_fresh = False
+            self._is_fresh = self._is_late = False
             self.epoch_idx, place = divmod(self._batches_trained, self.epoch_length)
             self.starts_epoch, self.ends_epoch = place == 0, place == self.epoch_length - 1
             self._batches_trained += 1
             return batch
 
     def _start(self) -> None:
-        begun = self._batches is not None
-        if begun and self._batches is self._loader:
+        begun = self._is_open
+        if begun and self._reader.is_used_up:
             raise RuntimeError(
                 f"{TRAINING}() returned a {type(self._loader).__name__}, which ended after {self._batches_trained} "
                 f"batches and cannot be started again. Return a loader, a list or an endless generator."
             )
-        self._batches = iter(self._loader)
-        # A loader that was just put at its end is allowed one empty pass.
+        if begun and not self._is_late:
+            self._pass += 1
+        # A loader that was just put at its end is allowed one empty pass, which does not count.
+        self._is_late = not begun and self._batches_trained > 0 and self._batches_trained % self.epoch_length == 0
+        self._reader.start(self._pass, self._batches_trained)
+        self._is_open = True
         self._is_fresh = begun or self._batches_trained == 0
 
     def _say_if_misplaced(self) -> None:
@@ -415,14 +423,22 @@ class ForeignStream(TrainingStream):
         self._is_placed = True
 
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"version": 1, "batches": self._batches_trained}
+        passes = self._pass + 1 if self._is_ended() else self._pass
+        state: dict[str, Any] = {"version": 1, "batches": self._batches_trained, "passes": passes}
+        state |= self._reader.state_dict(ended=passes > self._pass)
         if isinstance(self._loader, Stateful):
             state["loader"] = self._loader.state_dict()
         return state
 
+    def _is_ended(self) -> bool:
+        """Whether the next batch is the first of a new pass. To ask the loader would be to read it."""
+        return self._batches_trained == (self._pass + 1) * self.epoch_length and not self._is_endless
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.close()
         self._batches_trained = state_dict.get("batches", self._batches_trained)
+        self._pass = state_dict.get("passes", self._batches_trained // self.epoch_length)
+        self._reader.load_state_dict(state_dict)
         self._is_placed = False
         if "loader" in state_dict and isinstance(self._loader, Stateful):
             self._loader.load_state_dict(state_dict["loader"])
@@ -432,11 +448,13 @@ class ForeignStream(TrainingStream):
         return self._batches_trained - batches_trained
 
     def step_back(self) -> None:
-        # The loader itself cannot be turned back; its next batch is another one, but the counting is right.
+        # The loader itself cannot be turned back; a resume makes it skip, or goes on with the batch after this one.
         self._batches_trained = max(self._batches_trained - 1, 0)
+        self._reader.step_back()
 
     def close(self) -> None:
-        self._batches = None
+        self._is_open = False
+        self._reader.close()
 
 
 def _no_batch(loader: Any) -> ValueError:

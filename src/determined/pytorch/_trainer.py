@@ -211,10 +211,11 @@ class Trainer:
         with contextlib.ExitStack() as stack:
             stack.callback(callbacks.shut_down)
             self._start(callbacks, origin.source, progress.trial_id)
-            stream, length = self._open_stream()
-            check_reachable(plan, length)
-            stack.callback(stream.close)
-            validation = Validation(trial, context, callbacks, trial.build_validation_data_loader(), plan.test_mode)
+            with _rng.preserved():  # nothing that a loader needs is drawn from the streams of training
+                stream, length = self._open_stream()
+                check_reachable(plan, length)
+                stack.callback(stream.close)
+                validation = Validation(trial, context, callbacks, trial.build_validation_data_loader(), plan.test_mode)
             checkpointer = Checkpointer(services, context, trial, callbacks, progress, stream)
             outcome = Outcome(_searcher(context).get("metric"), bool(_searcher(context).get("smaller_is_better", True)))
             continues = self._go_on(checkpointer, origin, stream, progress, outcome)

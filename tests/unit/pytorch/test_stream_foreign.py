@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import random
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import IterableDataset
 
 from determined.pytorch import DataLoader, _dataset_repro_warning
 from determined.pytorch._stream import epoch_length, validation_loader
+from tests.fuzz_loaders import FOREIGN, make_loader
 from tests.unit.pytorch.loaders import SEED, saved, stream, taken
 
 
@@ -163,3 +167,34 @@ def test_changing_loaders_between_runs_is_said(log: pytest.LogCaptureFixture) ->
     back = stream([1, 2, 3], is_checked=False, batches_trained=3)
     back.load_state_dict(saved(ours))
     assert taken(back, 1) == [1]
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_reading_leaves_the_streams_of_training_alone(kind: str) -> None:
+    """Decision 5: opening and reading any loader, in this epoch and the next, with records that draw for themselves."""
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    np.random.randn()  # of these there is one in store
+
+    def current() -> str:
+        return str((random.getstate(), np.random.get_state(), torch.get_rng_state().tolist()))
+
+    with np.printoptions(threshold=sys.maxsize):
+        before = current()
+        options: dict[str, Any] = {"workers": 0, "persistent": False, "skip": 0, "rank": 0, "size": 1, "on_read": None}
+        source = stream(make_loader(kind, noise="all", batch_size=4, **options), is_checked=False)
+        seen = [next(source) for _ in range(6)]
+        assert current() == before
+    again = stream(make_loader(kind, noise="all", batch_size=4, **options), is_checked=False)
+    torch.rand(1)
+    assert all(torch.equal(batch, next(again)) for batch in seen)  # nor do the loader's depend on them
+
+
+def test_a_generator_of_ones_own_decides() -> None:
+    """torch's `generator=` gives the order that it gives without us."""
+
+    def loader() -> Any:
+        return torch.utils.data.DataLoader(range(9), 2, shuffle=True, generator=torch.Generator().manual_seed(3))
+
+    plain = loader()
+    expected = [batch.tolist() for _ in range(2) for batch in plain]
+    assert [batch.tolist() for batch in islice(stream(loader(), is_checked=False), 10)] == expected
