@@ -1,4 +1,4 @@
-"""What the command line costs, as whole processes: help, version, and lists over a store of 10,000 runs.
+"""What starting costs, as whole processes: imports, help, version, and lists over a store of 10,000 runs.
 
     python bench/cli.py [RUNS]
 
@@ -83,6 +83,13 @@ def main() -> None:
         environment = {**os.environ, "DET_STORE": str(store), "DET_HOME": directory}
         commands = {
             "python -c pass": [sys.executable, "-c", "pass"],
+            "import determined": [sys.executable, "-c", "import determined"],
+            "import torch": [sys.executable, "-c", "import torch"],
+            "import torch, determined.pytorch": [sys.executable, "-c", "import torch, determined.pytorch"],
+            "the same, and use what training uses": [
+                *(sys.executable, "-c"),
+                "import torch, determined.pytorch as p; p.PyTorchTrial, p.DataLoader, p.init, p.Trainer",
+            ],
             "det --version": [*det, "--version"],
             "det --help": [*det, "--help"],
             f"det experiment list  ({runs:,} runs)": [*det, "-u", _owner(), "e", "ls"],

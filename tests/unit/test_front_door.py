@@ -35,6 +35,34 @@ def test_importing_loads_next_to_nothing() -> None:
     assert len(new) <= 40
 
 
+def test_importing_the_training_room_loads_only_its_menu() -> None:
+    """Decision 8: `import determined.pytorch` costs next to nothing over torch; each name is imported on first use."""
+    new = loaded_after("import torch, determined.pytorch") - loaded_after("import torch")
+    assert len(new) <= 6
+    code = "import torch, determined.pytorch as p; p.PyTorchTrial, p.DataLoader, p.init, p.Trainer"
+    rare = {"_load", "_compat", "_pytorch_context"}  # what training itself has no use for
+    assert {f"determined.pytorch.{name}" for name in rare} & loaded_after(code) == set()
+
+
+def test_importing_collects_no_garbage() -> None:
+    """A full collection over torch's objects takes longer than our imports, so none falls into them; it is on again
+    afterwards, unless the script had turned it off."""
+    code = (
+        "import gc, torch, determined.pytorch\n"
+        "seen = []\n"
+        "gc.callbacks.append(lambda phase, info: seen.append(phase))\n"
+        "gc.set_threshold(10)\n"
+        "determined.pytorch.Trainer\n"
+        "during = len(seen)\n"
+        "assert gc.isenabled()\n"
+        "gc.disable(); determined.pytorch.CheckpointLoadContext; assert not gc.isenabled()\n"
+        "print(during)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= 2  # the one that begins as it is turned on again has a start and a stop
+
+
 def test_rooms_work_without_importing_them_first() -> None:
     """style.md 8: `det.core.X` works after `import determined as det` alone, and torch is still not loaded."""
     code = "import determined as det\nassert det.core.init and det.core.PreemptMode and det.errors.CheckpointNotFound"

@@ -20,3 +20,6 @@ class ShouldExit(Exception):
     def __init__(self, skip_exit_checkpoint: bool = False) -> None:
         super().__init__("fit() was asked to end" + (" without a checkpoint" if skip_exit_checkpoint else ""))
         self.skip_exit_checkpoint = skip_exit_checkpoint
+
+
+_ShouldExit = ShouldExit  # what 0.38 calls it
