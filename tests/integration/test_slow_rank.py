@@ -57,6 +57,7 @@ def test_a_rank_that_is_stopped_is_named_and_may_go_on(where: str, nursery: Nurs
     assert outcomes[0].returned["digest"] == outcomes[1].returned["digest"]
 
 
+@pytest.mark.slow
 def test_the_error_names_the_rank_too(nursery: Nursery) -> None:
     """Issue 11, 9: after DET_COLLECTIVE_TIMEOUT torch says no more than that it was late; we say who, and where."""
     job = nursery.start(3, hangs, [1, "before forward", "sleep"], env={**SOON, "DET_COLLECTIVE_TIMEOUT": "15"})
@@ -72,6 +73,7 @@ def test_the_error_names_the_rank_too(nursery: Nursery) -> None:
 
 
 @pytest.mark.parametrize("where", ["before forward", "in validation"])
+@pytest.mark.slow
 def test_a_chief_that_is_stopped_with_the_store(where: str, nursery: Nursery) -> None:
     """Issue 11, 9: if the store is in the stopped process, the others say so, and do not wait for ever."""
     job = nursery.start(2, hangs, [0, where, "stop"], env={**SOON, "DET_COLLECTIVE_TIMEOUT": "15"})
