@@ -45,11 +45,11 @@ def test_ticks_are_round_different_and_inside(low: float, reach: float, wanted: 
 @example(low=0.9, ratio=100.0, wanted=6)
 @settings(max_examples=200, deadline=None)
 def test_a_logarithmic_axis_has_enough_ticks(low: float, ratio: float, wanted: int) -> None:
-    """However short or long a logarithmic axis is, three values or more are on it, and they can be told apart."""
+    """However short or long a logarithmic axis is, four values or more are on it, and they can be told apart."""
     axis = Axis(low, low * ratio, is_log=True)
     ticks = axis.ticks(wanted)
     values = [value for value, _ in ticks]
-    assert 3 <= len(ticks) <= 2 * wanted + 2
+    assert 4 <= len(ticks) <= 2 * wanted + 2
     assert values == sorted(values)
     assert all(-0.01 <= axis.place(value) <= 1.01 for value in values)
     assert len({text for _, text in ticks}) == len(ticks)

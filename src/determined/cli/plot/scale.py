@@ -10,7 +10,7 @@ FLAT = 1e-9  # of the values: less than that is rounding, not a curve
 AIR = 0.04  # of the range, above and below the curves
 STEPS_BETWEEN: tuple[tuple[int, ...], ...] = ((1, 3), (1, 2, 5), (1, 2, 3, 5, 7), tuple(range(1, 10)))
 NEARLY_STRAIGHT = 5  # a logarithmic axis that spans less has its ticks at even distances
-FEWEST = 3  # ticks that say how an axis goes
+FEWEST = 4  # ticks that say how an axis goes
 
 
 @dataclasses.dataclass(frozen=True)
