@@ -26,19 +26,22 @@ WRITER = textwrap.dedent(
     """
     import os, random, sys, uuid
     from pathlib import Path
-    from determined.artifacts import list_tree, open_storage
+    from determined.artifacts import SharedFile, list_tree, open_storage
 
     def write(root, seed):
         rng, storage, mine = random.Random(seed), open_storage(root), []
         while True:
             storage_id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
-            draft, other = storage.draft(storage_id), storage.draft(storage_id)
+            is_sole = rng.random() < 0.5  # as training saves: alone, with files that checkpoints share
+            draft = storage.draft(storage_id, is_sole=is_sole)
+            other = draft if is_sole else storage.draft(storage_id)
             space = draft.workspace()
             (space / "deep" / "empty").mkdir(parents=True)
             for i in range(3):
                 (space / "deep" / f"weights{i}").write_bytes(rng.randbytes(rng.randrange(1, 120_000)))
             entries = draft.put(space, list_tree(space), move=True)
-            entries |= other.put(Path(os.__file__).parent, ["os.py"])
+            shared = {"os.py": SharedFile(b"not"), "code/a.py": SharedFile(b"a")}
+            entries |= draft.put_shared(shared) if is_sole else other.put(Path(os.__file__).parent, ["os.py"])
             entries |= draft.put_bytes("metadata.json", b'{"steps_completed": 1}')
             if rng.random() < 0.1:
                 draft.discard()

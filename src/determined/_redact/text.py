@@ -50,6 +50,15 @@ def by_shape(text: str) -> str:
     return _settled(text, _by_shape_once)
 
 
+def holds_key(text: str) -> bool:
+    """Whether there is a private key, a known token or a password in a URL in somebody's code; `{password}` is none."""
+    if any(hint in text for hint in _HINTS):
+        urls = (found[0] for found in re.finditer(_PASSWORD_URL, text))
+        if re.search(_PEM, text) or re.search(_TOKEN, text) or any(not re.search(r"[{}$%<>*]", url) for url in urls):
+            return True
+    return any(shape.search(text) for shape in added().shapes)
+
+
 def redacted_text(text: str) -> str:
     """Like `by_shape`, and without what follows a telling name: `password=x`, `--api-key x`, `"token": "x"`."""
     return _settled(text, _text_once)

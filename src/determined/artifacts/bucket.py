@@ -76,7 +76,7 @@ class BucketStorage(Storage):
     def pending_prefix(self, storage_id: str) -> str:
         return f"{self._records}pending/{check_storage_id(storage_id)}/"
 
-    def draft(self, storage_id: str) -> Draft:
+    def draft(self, storage_id: str, *, is_sole: bool = False) -> Draft:  # noqa: ARG002  all the same here
         self._refuse_existing(storage_id)
         self._sweep_once()
         return BucketDraft(self, storage_id)
@@ -250,23 +250,30 @@ class BucketDraft(Draft):
         self._spaces.append(path)
         return path
 
-    def put(self, source: Path, paths: Iterable[str], *, move: bool = False) -> dict[str, FileEntry]:  # noqa: ARG002
-        source = Path(source)
+    def put(
+        self,
+        source: Path,
+        paths: Iterable[str],
+        *,
+        move: bool = False,  # noqa: ARG002
+        known: Mapping[str, FileEntry] | None = None,
+    ) -> dict[str, FileEntry]:
+        source, known = Path(source), known or {}
         wanted = with_parents(check_path(path) for path in paths)
         for path in wanted:
             if not path.endswith("/"):
                 tree.check_regular(source / path)
             elif not (source / path).is_dir():
                 raise NotADirectoryError(f"{source / path} is not a directory, but {path!r} names one.")
-        return {path: self._put(source, path) for path in wanted}
+        return {path: self._put(source, path, known.get(path)) for path in wanted}
 
-    def _put(self, source: Path, path: str) -> FileEntry:
+    def _put(self, source: Path, path: str, known: FileEntry | None) -> FileEntry:
         self._announce()
         self._staged[path] = None
         if path.endswith("/"):
             self._driver.put_directory(self._home + path)
             return DIRECTORY
-        entry = tree.measure(source / path)
+        entry = known or tree.measure(source / path)
         self._driver.put_file(source / path, self._home + path)
         return entry
 

@@ -4,13 +4,13 @@
 <root>/.artifacts/manifests/<id>.json     sizes and checksums; without its checkpoint a harmless leftover
 <root>/.artifacts/staging/<id>/tree/      the checkpoint being built, by all of its writers
 <root>/.artifacts/staging/<id>/work-*/    workspaces of one writer
+<root>/.artifacts/staging/<id>/           the checkpoint itself, if there is only one writer
 <root>/.artifacts/trash/                  on the way out
 """
 
 from __future__ import annotations
 
 import builtins
-import concurrent.futures
 import contextlib
 import functools
 import os
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from determined.artifacts import carried, documents, lease, tree
+from determined.artifacts import carried, documents, lease, tree, writer
 from determined.artifacts.manifest import DIRECTORY, FileEntry, Manifest
 from determined.artifacts.paths import (
     Selector,
@@ -34,9 +34,6 @@ from determined.artifacts.paths import (
 )
 from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, SharedFile, Storage
 from determined.errors import CheckpointDamaged
-
-AT_A_TIME = 8
-"""How many files are brought to the disk at once, if there are many."""
 
 
 class DirectoryStorage(Storage):
@@ -55,6 +52,7 @@ class DirectoryStorage(Storage):
         self.url = str(root)
         self.records = root / RECORDS
         self._clock = clock
+        self._made: set[Path] = set()
         self._shared: dict[tuple[str, int], tuple[Path, os.stat_result]] = {}  # by checksum and mode
 
     def manifest_path(self, storage_id: str) -> Path:
@@ -62,17 +60,22 @@ class DirectoryStorage(Storage):
 
     def make_record_directory(self, name: str) -> Path:
         """Make a place for our records. Whoever may write checkpoints into the root may write there too."""
-        for path in (self.records, self.records / name):
+        place = self.records / name
+        if place in self._made and place.exists():
+            return place
+        for path in (self.records, place):
             if not path.exists():
                 path.mkdir(parents=True, exist_ok=True)
                 with contextlib.suppress(PermissionError):  # another user was quicker, and does the same
                     path.chmod(stat.S_IMODE(self.root.stat().st_mode))
-        return self.records / name
+        tree.sync_directories([self.records, self.root])
+        self._made.add(place)
+        return place
 
-    def draft(self, storage_id: str) -> Draft:
+    def draft(self, storage_id: str, *, is_sole: bool = False) -> Draft:
         self._refuse_existing(check_storage_id(storage_id))
         self._sweep_once()
-        return DirectoryDraft(self, storage_id)
+        return DirectoryDraft(self, storage_id, is_sole=is_sole)
 
     def remember_shared(self, file: SharedFile, place: Path) -> None:
         """Later checkpoints may link this file, which is part of a published one."""
@@ -221,13 +224,13 @@ class DirectoryStorage(Storage):
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".keep-{secrets.token_hex(8)}")
         try:
-            tree.copy_file(source, temporary, sync=False)
+            tree.copy_file(source, temporary)
             temporary.replace(place)
         finally:
             temporary.unlink(missing_ok=True)
 
     def _copy_out(self, storage_id: str, path: str, target: Path) -> FileEntry:
-        return tree.copy_file(self._file(storage_id, path), target, sync=False)
+        return tree.copy_file(self._file(storage_id, path), target)
 
     def _read(self, storage_id: str, path: str) -> bytes:
         return tree.read_plain(self._file(storage_id, path).resolve(), documents.LARGEST)
@@ -245,45 +248,79 @@ class DirectoryStorage(Storage):
 
 
 class DirectoryDraft(Draft):
-    """A checkpoint being built in the staging area of a `DirectoryStorage`."""
+    """A checkpoint being built in the staging area of a `DirectoryStorage`.
 
-    def __init__(self, storage: DirectoryStorage, storage_id: str) -> None:
+    Of a sole writer, the workspace is the tree itself, and everything becomes durable together, when it is published.
+    """
+
+    def __init__(self, storage: DirectoryStorage, storage_id: str, *, is_sole: bool) -> None:
         self.storage_id = storage_id
         self._storage = storage
+        self._is_sole = is_sole
         self._staging = storage.records / "staging" / storage_id
-        self._tree = self._staging / "tree"
-        self._work = self._staging / f"work-{secrets.token_hex(8)}"
+        self._tree = self._staging if is_sole else self._staging / "tree"
+        self._work = (self._staging.parent if is_sole else self._staging) / f"work-{secrets.token_hex(8)}"
         self._lock = self._staging / "publishing"
         self._final = storage.root / storage_id
         self._staged: set[str] = set()
+        self._unsynced: list[Path] = []
         self._shared: dict[str, SharedFile] = {}
+        self._has_tree = False
         self._holds_lock = False
 
     def workspace(self) -> Path:
+        if self._is_sole and not self._has_tree:
+            self._make_tree()
+            return self._tree
         self._storage.make_record_directory("staging")
         path = self._work / f"space-{secrets.token_hex(4)}"
         path.mkdir(parents=True)
         return path
 
-    def put(self, source: Path, paths: Iterable[str], *, move: bool = False) -> dict[str, FileEntry]:
+    def put(
+        self,
+        source: Path,
+        paths: Iterable[str],
+        *,
+        move: bool = False,
+        known: Mapping[str, FileEntry] | None = None,
+    ) -> dict[str, FileEntry]:
+        source, known = Path(source), known or {}
         wanted = with_parents(check_path(path) for path in paths)
         with self._undone_when_full():
+            movable = {path for path in wanted if move and _is_all_ours(source, path)}
+            if source == self._tree:
+                if all(path in movable or _is_directory(source, path) for path in wanted):
+                    return self._keep(wanted, known)
+                self._tree, self._has_tree = self._work / "tree", False  # links among them may lead to the rest
             self._make_tree()
             # What can be moved goes last: links among the rest may lead to it.
-            movable = {path for path in wanted if move and _is_all_ours(Path(source), path)}
             directories = [path for path in wanted if path.endswith("/") and path not in movable]
-            entries = {path: self._put_directory(Path(source), path) for path in directories}
+            entries = {path: self._put_directory(source, path) for path in directories}
             copied = [path for path in wanted if path not in movable and path not in entries]
-            entries |= _each(functools.partial(self._copy, Path(source)), copied)
-            return entries | _each(functools.partial(self._move, Path(source)), [p for p in wanted if p in movable])
+            entries |= _each(functools.partial(self._copy, source), copied)
+            entries |= _each(functools.partial(self._move, source, known), [p for p in wanted if p in movable])
+            self._sync_unless_sole()
+            return entries
+
+    def _keep(self, wanted: Sequence[str], known: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
+        """Take what was written into the tree itself, and nothing else that lies there."""
+        self._remove_others(tree.list_plain(self._tree), wanted)
+        files = [path for path in wanted if not path.endswith("/")]
+        measured = _each(lambda path: tree.measure(self._tree / path), [path for path in files if path not in known])
+        self._unsynced += [self._tree / path for path in files]
+        self._staged |= set(wanted)
+        return {path: measured.get(path) or known.get(path, DIRECTORY) for path in wanted}
 
     def _copy(self, source: Path, path: str) -> FileEntry:
         tree.check_regular(source / path)
         incoming = self._incoming()
-        return self._place(incoming, path, tree.copy_file(source / path, incoming, sync=True))
+        self._unsynced.append(self._tree / path)
+        return self._place(incoming, path, tree.copy_file(source / path, incoming))
 
-    def _move(self, source: Path, path: str) -> FileEntry:
-        return self._place(source / path, path, tree.measure(source / path, sync=True))
+    def _move(self, source: Path, known: Mapping[str, FileEntry], path: str) -> FileEntry:
+        self._unsynced.append(self._tree / path)
+        return self._place(source / path, path, known.get(path) or tree.measure(source / path))
 
     def _put_directory(self, source: Path, path: str) -> FileEntry:
         if not (source / path).is_dir():
@@ -293,32 +330,41 @@ class DirectoryDraft(Draft):
         return DIRECTORY
 
     def put_bytes(self, path: str, data: bytes) -> dict[str, FileEntry]:
-        return self._put_small(path, tree.measure_bytes(data), lambda target: tree.write_durably(target, data))
-
-    def _put_small(self, path: str, entry: FileEntry, write: Callable[[Path], None]) -> dict[str, FileEntry]:
         with self._undone_when_full():
-            self._make_tree()
-            for parent in parents(check_path(path)):
-                (self._tree / parent).mkdir(exist_ok=True)
-                self._staged.add(parent)
-            incoming = self._incoming()
-            write(incoming)
-            return {**dict.fromkeys(parents(path), DIRECTORY), path: self._place(incoming, path, entry)}
+            entries = self._put_small(path, SharedFile(data, 0o666))
+            self._sync_unless_sole()
+            return entries
 
     def put_shared(self, files: Mapping[str, SharedFile]) -> dict[str, FileEntry]:
         entries: dict[str, FileEntry] = {}
-        for path, file in files.items():
-            entries |= self._put_small(path, file.entry, functools.partial(self._write_shared, file))
-        self._shared |= files
+        with self._undone_when_full():
+            for path, file in files.items():
+                entries |= self._put_small(path, file)
+            self._shared |= files
+            self._sync_unless_sole()
         return entries
 
-    def _write_shared(self, file: SharedFile, target: Path) -> None:
-        if not self._storage.link_shared(file, target):
-            tree.write_durably(target, file.content, file.mode)
+    def _put_small(self, path: str, file: SharedFile) -> dict[str, FileEntry]:
+        self._make_tree()
+        above = list(parents(check_path(path)))
+        for parent in above:
+            if parent not in self._staged:
+                (self._tree / parent).mkdir(exist_ok=True)
+                self._staged.add(parent)
+        place = self._tree / path if self._is_sole and path not in self._staged else self._incoming()
+        if not self._storage.link_shared(file, place):
+            tree.write_file(place, file.content, file.mode)
+            self._unsynced.append(self._tree / path)
+        if place != self._tree / path:
+            self._place(place, path, file.entry)
+        self._staged.add(path)
+        return {**dict.fromkeys(above, DIRECTORY), path: file.entry}
 
     def _make_tree(self) -> None:
-        self._storage.make_record_directory("staging")
-        self._tree.mkdir(parents=True, exist_ok=True)
+        if not (self._is_sole and self._has_tree):  # of several writers, another one may have taken it away
+            self._storage.make_record_directory("staging")
+            self._tree.mkdir(parents=True, exist_ok=True)
+            self._has_tree = True
 
     def _incoming(self) -> Path:
         """Where a file lies until it is complete."""
@@ -336,6 +382,11 @@ class DirectoryDraft(Draft):
         self._staged.add(path)
         return entry
 
+    def _sync_unless_sole(self) -> None:
+        if not self._is_sole:
+            writer.sync(self._unsynced)
+            self._unsynced.clear()
+
     def publish(self, entries: Mapping[str, FileEntry]) -> Manifest:
         manifest = Manifest(self.storage_id, dict(entries))
         with self._undone_when_full():
@@ -344,22 +395,25 @@ class DirectoryDraft(Draft):
             self._make_exact(manifest)
             record = self._storage.manifest_path(self.storage_id)
             self._storage.make_record_directory("manifests")
-            tree.sync_directories([record.parent.parent, self._storage.root])
-            tree.write_durably(record, manifest.to_bytes())
+            tree.write_file(record, manifest.to_bytes())  # without its checkpoint nobody reads it
+            directories = [self._tree / path for path in manifest.files if path.endswith("/")]
+            writer.sync([*self._unsynced, record], [*directories, self._tree, record.parent])
             self._tree.rename(self._final)
             tree.sync_directories([self._storage.root])
         self._holds_lock = False
         self._staged.clear()
         for path, file in self._shared.items():
             self._storage.remember_shared(file, self._final / path)
-        tree.remove(self._staging)
+        if not self._is_sole:
+            tree.remove(self._staging)
         return manifest
 
     def _take_lock(self) -> None:
         """Of several publishers of one id the first goes on: the others must not touch its manifest."""
         self._make_tree()
         try:
-            self._lock.mkdir()
+            if not self._is_sole:
+                self._lock.mkdir()
         except FileExistsError as e:
             raise FileExistsError(
                 f"Checkpoint {self.storage_id} is being published by another writer. Exactly one of them may."
@@ -367,27 +421,33 @@ class DirectoryDraft(Draft):
         self._holds_lock = True
 
     def _make_exact(self, manifest: Manifest) -> None:
-        """Leave in the tree what the manifest says, all of it durable."""
+        """Leave in the tree what the manifest says."""
         found = tree.list_plain(self._tree)
         for path, size in manifest.resources.items():
             if path.endswith("/"):
-                (self._tree / path).mkdir(exist_ok=True)
+                if path not in found:
+                    (self._tree / path).mkdir(exist_ok=True)
             elif found.get(path) != size:
                 raise CheckpointDamaged(
                     f"Checkpoint {self.storage_id} was not published: {path} should have {size} bytes in "
                     f"{self._tree}, and has {found.get(path, 'gone')}."
                 )
-        for path in sorted(set(found) - set(manifest.files), reverse=True):
+        self._remove_others(found, manifest.files)
+
+    def _remove_others(self, found: Iterable[str], wanted: Iterable[str]) -> None:
+        for path in sorted(set(found) - set(wanted), reverse=True):
             place = self._tree / path
             place.rmdir() if path.endswith("/") else place.unlink()
-        tree.sync_directories([self._tree / path for path in manifest.files if path.endswith("/")])
-        tree.sync_directories([self._tree])
 
     def discard(self) -> None:
+        if self._holds_lock and not self._final.exists():
+            self._storage.manifest_path(self.storage_id).unlink(missing_ok=True)
         tree.remove(self._work)
+        if self._is_sole:
+            self._holds_lock = False
+            tree.remove(self._staging)
+            return
         if self._holds_lock:
-            if not self._final.exists():
-                self._storage.manifest_path(self.storage_id).unlink(missing_ok=True)
             tree.remove(self._lock)
             self._holds_lock = False
         for path in sorted(self._staged, reverse=True):
@@ -453,10 +513,18 @@ def verify_in_place(path: Path, selector: Selector | None = None) -> bool:
 
 def _each(work: Callable[[str], FileEntry], paths: Sequence[str]) -> dict[str, FileEntry]:
     """The entry of every path. Many at a time if there are many: waiting for the disk is most of what files take."""
-    if len(paths) < AT_A_TIME * 2:
+    if len(paths) < writer.AT_A_TIME * 2:
         return {path: work(path) for path in paths}
-    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
-        return dict(zip(paths, pool.map(work, paths), strict=True))
+    entries: dict[str, FileEntry] = {}
+    writer.side_by_side(
+        lambda share: entries.update((path, work(path)) for path in share),
+        [paths[lane :: writer.AT_A_TIME] for lane in range(writer.AT_A_TIME)],
+    )
+    return entries
+
+
+def _is_directory(source: Path, path: str) -> bool:
+    return path.endswith("/") and stat.S_ISDIR((source / path[:-1]).lstat().st_mode)
 
 
 def _is_all_ours(source: Path, path: str) -> bool:

@@ -91,7 +91,7 @@ class Manifest:
         files = {path: [entry.size, entry.sha256] for path, entry in self.files.items() if not path.endswith("/")}
         directories = [path for path in self.files if path.endswith("/")]
         content = {"version": VERSION, "storage_id": self.storage_id, "files": files, "directories": directories}
-        return json.dumps(content, indent=1).encode()
+        return json.dumps(content).encode()
 
     @classmethod
     def from_bytes(cls, storage_id: str, data: bytes) -> Manifest:

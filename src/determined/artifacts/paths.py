@@ -7,6 +7,7 @@ ever percent-decoded), and whatever could leave its checkpoint on any platform i
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,6 +46,7 @@ def check_storage_id(storage_id: str) -> str:
     return storage_id
 
 
+@functools.lru_cache(1024)  # a run stores files of the same names again and again
 def _problem(path: str) -> str | None:
     """Why `path` is unsafe, or None."""
     try:

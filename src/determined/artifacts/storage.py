@@ -52,13 +52,21 @@ class Draft(ABC):
         """Make a fresh directory for this writer alone. It goes away with `publish` or `discard`."""
 
     @abstractmethod
-    def put(self, source: Path, paths: Iterable[str], *, move: bool = False) -> dict[str, FileEntry]:
+    def put(
+        self,
+        source: Path,
+        paths: Iterable[str],
+        *,
+        move: bool = False,
+        known: Mapping[str, FileEntry] | None = None,
+    ) -> dict[str, FileEntry]:
         """Add these files and directories of `source`, and the directories above them.
 
         Args:
             source: The directory that `paths` are relative to.
             paths: What to add. A directory ends in `/` and is added without what it holds.
             move: The files may be taken away, because `source` is a workspace of this draft.
+            known: Entries of files that were measured when they were written, and have not changed since.
 
         Returns:
             An entry per added path, to be handed to `publish` by the one writer that calls it.
@@ -96,8 +104,11 @@ class Storage(ABC):
         return f"{type(self).__name__}({self.url})"
 
     @abstractmethod
-    def draft(self, storage_id: str) -> Draft:
-        """Begin to write a checkpoint. `FileExistsError` if there is one of that id."""
+    def draft(self, storage_id: str, *, is_sole: bool = False) -> Draft:
+        """Begin to write a checkpoint. `FileExistsError` if there is one of that id.
+
+        With `is_sole` no other draft of that id is opened; then nothing has to be durable before it is published.
+        """
 
     @abstractmethod
     def exists(self, storage_id: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
 import os
 import secrets
@@ -126,13 +125,10 @@ def is_plain_directory(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def measure(path: Path, *, sync: bool = False) -> FileEntry:
-    """Size and checksum of a file; with `sync`, its bytes are on the disk afterwards."""
+def measure(path: Path) -> FileEntry:
+    """Size and checksum of a file."""
     with path.open("rb") as file:
-        entry = _hash(file.fileno(), None)
-        if sync:
-            os.fsync(file.fileno())
-    return entry
+        return _hash(file.fileno(), None)
 
 
 def measure_plain(path: Path, size: int | None = None) -> FileEntry:
@@ -154,15 +150,13 @@ def measure_bytes(data: bytes) -> FileEntry:
     return FileEntry(len(data), hashlib.sha256(data).hexdigest())
 
 
-def copy_file(source: Path, target: Path, *, sync: bool) -> FileEntry:
+def copy_file(source: Path, target: Path) -> FileEntry:
     """Copy a file's bytes, times and mode to `target`, which must not exist, and measure what was copied."""
     with source.open("rb") as reader, target.open("xb") as writer:
         entry = _hash(reader.fileno(), writer.fileno())
         info = os.fstat(reader.fileno())
         os.utime(target, ns=(info.st_atime_ns, info.st_mtime_ns))
         target.chmod(stat.S_IMODE(info.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
-        if sync:
-            os.fsync(writer.fileno())
     return entry
 
 
@@ -177,11 +171,22 @@ def _hash(reader: int, writer: int | None) -> FileEntry:
     return FileEntry(size, digest.hexdigest())
 
 
-def write_durably(path: Path, data: bytes, mode: int = 0o666) -> None:
+def write_file(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write a file, with the permissions that the umask leaves of `mode`."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), mode)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+    finally:
+        os.close(handle)
+
+
+def write_durably(path: Path, data: bytes) -> None:
     """Put `data` at `path` so that a crash leaves all of it or what was there before."""
     temporary = path.with_name(f"{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "xb", opener=functools.partial(os.open, mode=mode)) as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -197,12 +202,18 @@ def sync_directories(directories: Iterable[Path]) -> None:
     for directory in directories:
         handle = os.open(directory, os.O_RDONLY)
         try:
-            os.fsync(handle)
-        except OSError as e:
-            if e.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot, and need not
-                raise
+            sync_directory(handle)
         finally:
             os.close(handle)
+
+
+def sync_directory(handle: int) -> None:
+    """Make the names in an open directory durable."""
+    try:
+        os.fsync(handle)
+    except OSError as e:
+        if e.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot, and need not
+            raise
 
 
 def remove(path: Path) -> None:

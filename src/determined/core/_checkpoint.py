@@ -26,6 +26,7 @@ from determined._home import data_directory
 from determined._redact import redacted
 from determined._types import Json
 from determined.artifacts import Draft, FileEntry, Selector, SharedFile, Storage
+from determined.artifacts.writer import naming
 from determined.core import _sharding
 from determined.core._distributed import DistributedContext
 from determined.core._metrics import Shipper
@@ -116,7 +117,7 @@ class CheckpointContext:
         paths = _selected(root, selector)
         keeps_metadata = selector is None or selector(METADATA) or not paths
         storage_id = str(uuid.uuid4())
-        with self._drafting(storage_id) as draft:
+        with self._drafting(storage_id, is_sole=True) as draft:
             entries = draft.put(root, paths)
             self._publish(draft, entries, metadata, keeps_metadata)
         return storage_id
@@ -143,16 +144,18 @@ class CheckpointContext:
         shared: Mapping[str, SharedFile] | None = None,
         *,
         shows_shared: bool = False,
+        written: Mapping[str, FileEntry] | None = None,
     ) -> Iterator[tuple[Path, str]]:
         """Like `store_path`, with files that other checkpoints of this process hold too.
 
         They are in the directory only with `shows_shared`; then those that the block changes are stored as they are.
+        The block may fill `written` with the entries of files that it has measured while writing them.
         """
         self._check_chief("store_path")
         shared = shared or {}
         self._checked(metadata)
         storage_id = str(uuid.uuid4())
-        with self._drafting(storage_id) as draft:
+        with self._drafting(storage_id, is_sole=True) as draft:
             path = draft.workspace()
             if shows_shared:
                 write_shared(path, shared)
@@ -160,7 +163,7 @@ class CheckpointContext:
             if shows_shared:
                 shared = {name: file for name, file in shared.items() if _is_unchanged(path / name, file)}
             own = _selected(path, None) - shared.keys()
-            entries = draft.put(path, own, move=True) | draft.put_shared(shared)
+            entries = draft.put(path, own, move=True, known=written) | draft.put_shared(shared)
             self._publish(draft, entries, self._checked(metadata))
 
     def download(
@@ -296,9 +299,9 @@ class CheckpointContext:
         return checked
 
     @contextlib.contextmanager
-    def _drafting(self, storage_id: str) -> Iterator[Draft]:
+    def _drafting(self, storage_id: str, *, is_sole: bool = False) -> Iterator[Draft]:
         """A draft that leaves nothing behind unless it was published."""
-        draft = self._storage.draft(storage_id)
+        draft = self._storage.draft(storage_id, is_sole=is_sole)
         try:
             yield draft
         finally:
@@ -475,7 +478,8 @@ def write_shared(root: Path, files: Mapping[str, SharedFile]) -> None:
     for name, file in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.content)
+        with naming(path):
+            path.write_bytes(file.content)
         path.chmod(file.mode | stat.S_IWUSR)
 
 

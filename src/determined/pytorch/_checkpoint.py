@@ -11,7 +11,6 @@ import io
 import json
 import logging
 import pickle
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -25,7 +24,8 @@ from determined import core, errors
 from determined._home import data_directory
 from determined._redact import redacted
 from determined._version import __version__
-from determined.artifacts import SharedFile, documents
+from determined.artifacts import FileEntry, SharedFile, documents
+from determined.artifacts.writer import MeasuredFile, naming, write_measured
 from determined.core._checkpoint import write_shared
 from determined.core._values import plain as json_value
 from determined.pytorch import _checkpoint_compat, _rng
@@ -145,14 +145,14 @@ class Checkpointer:
         self.wait()
         ranks = self._gather()
         metadata = self._metadata(metadata_extra)
+        written: dict[str, FileEntry] = {}
 
         def fill(path: Path) -> None:
-            _make_code_directory(path)
-            self._write(path, self._assemble(ranks), self._progress.trial_state())
+            written.update(self._write(path, self._assemble(ranks), self._progress.trial_state()))
             self._run_write_end(path)
 
         def write() -> str:
-            with self._streams_kept(), self._store(metadata, self._shared()) as (path, storage_id):
+            with self._streams_kept(), self._store(metadata, self._shared(), written) as (path, storage_id):
                 fill(path)
             return storage_id
 
@@ -161,10 +161,11 @@ class Checkpointer:
         return self._distributed.run_on_chief(write)
 
     def _store(
-        self, metadata: dict[str, Any], shared: Mapping[str, SharedFile]
+        self, metadata: dict[str, Any], shared: Mapping[str, SharedFile], written: Mapping[str, FileEntry]
     ) -> AbstractContextManager[tuple[Path, str]]:
-        has_hooks = self._has("on_checkpoint_end", "on_checkpoint_write_end")
-        return self._core.checkpoint._store_path(metadata, shared, shows_shared=has_hooks)
+        if self._has("on_checkpoint_end", "on_checkpoint_write_end"):  # they may change whatever they see
+            return self._core.checkpoint._store_path(metadata, shared, shows_shared=True)
+        return self._core.checkpoint._store_path(metadata, shared, written=written)
 
     def _shared(self) -> dict[str, SharedFile]:
         """What is the same in all checkpoints of a run, so that it is written only once."""
@@ -204,6 +205,7 @@ class Checkpointer:
         ranks = self._gather()
         metadata = self._metadata(metadata_extra)
         trial_state = self._progress.trial_state()
+        written: dict[str, FileEntry] = {}
 
         def begin() -> None:
             with self._streams_kept():
@@ -211,11 +213,10 @@ class Checkpointer:
                 state = self._snapshot.copy(self._assemble(ranks))
 
             def write(path: Path) -> None:
-                _make_code_directory(path)
-                self._write(path, state, trial_state)
+                written.update(self._write(path, state, trial_state))
 
             self._background = BackgroundSave(
-                lambda: self._store(metadata, shared),
+                lambda: self._store(metadata, shared, written),
                 write,
                 self._run_write_end if self._has("on_checkpoint_end", "on_checkpoint_write_end") else None,
             )
@@ -294,9 +295,14 @@ class Checkpointer:
         self._callbacks.run("on_checkpoint_save_start", checkpoint)
         return {key: _encoded(key, value) for key, value in checkpoint.items()}
 
-    def _write(self, path: Path, state: dict[str, Any], trial_state: dict[str, int]) -> None:
-        _save_state(state, path / "state_dict.pth")
-        (path / "trial_state.pkl").write_bytes(pickle.dumps(trial_state, protocol=2))
+    def _write(self, path: Path, state: dict[str, Any], trial_state: dict[str, int]) -> dict[str, FileEntry]:
+        (path / "code").mkdir(exist_ok=True)
+        (path / "code").chmod(0o755)
+        counters = pickle.dumps(trial_state, protocol=2)
+        return {
+            "state_dict.pth": _save_state(state, path / "state_dict.pth"),
+            "trial_state.pkl": write_measured(path / "trial_state.pkl", counters),
+        }
 
     def _load_data(self) -> dict[str, Any]:
         return {
@@ -466,25 +472,15 @@ def _unpacked(packed: bytes) -> dict[str, Any]:
     return state
 
 
-def _save_state(state: dict[str, Any], path: Path) -> None:
+def _save_state(state: dict[str, Any], path: Path) -> FileEntry:
     serialization, computes = torch.serialization, torch.serialization.get_crc32_options()
     try:
         serialization.set_crc32_options(True)  # a copy without our manifest has no other checksums
-        torch.save(state, path)
-    except RuntimeError as failed:
-        if "inline_container" not in str(failed):
-            raise
-        # torch's writer says that it could not write, but not why.
-        free = shutil.disk_usage(path.parent).free // 2**20
-        raise OSError(f"{path.name} could not be written to {path.parent}, which has {free} MiB left.") from failed
+        with naming(path), MeasuredFile(path) as file:
+            torch.save(state, file)  # type: ignore[arg-type]  # it needs no more of a file than write() and flush()
     finally:
         serialization.set_crc32_options(computes)
-
-
-def _make_code_directory(path: Path) -> None:
-    """It is there even if nothing is in it."""
-    (path / "code").mkdir(exist_ok=True)
-    (path / "code").chmod(0o755)
+    return file.entry
 
 
 def _about_the_run(core_context: core.Context) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from determined._redact.text import holds_key
 from determined.artifacts.paths import parents
 
 logger = logging.getLogger("determined.pytorch")
@@ -31,14 +32,6 @@ SECRET_NAMES = [
     *(".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", ".dockercfg", "service[-_]account*.json"),
     *("secret.*", "secrets.*", "*.secret", "*.secrets", "*[-_.]secret.*", "*[-_.]secrets.*"),
 ]
-SECRET_SHAPES = (
-    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-    rb"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"  # AWS
-    rb"|\bgh[pousr]_[A-Za-z0-9]{36}|\bgithub_pat_\w{22,}|\bglpat-[\w-]{20}"
-    rb"|\bxox[abeoprs]-[\w-]{10,}|\bAIza[\w-]{35}|\bhf_[A-Za-z0-9]{30,}|\bsk-[\w-]{32,}"
-    rb"|\bnpm_[A-Za-z0-9]{36}|\bpypi-AgEI[\w-]{20,}"
-    rb"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"  # JSON web tokens
-)
 
 
 class Ignored:
@@ -112,8 +105,8 @@ def has_secret_name(path: str) -> bool:
 
 
 def has_secret(content: bytes) -> bool:
-    """Whether a file holds a private key, or a token of a well-known shape."""
-    return re.search(SECRET_SHAPES, content) is not None
+    """Whether a file holds a private key, or a token of a well-known shape, or what `DET_REDACT` adds to those."""
+    return holds_key(content.decode("utf-8", "replace"))
 
 
 def lines_of(path: Path) -> list[str]:

@@ -98,6 +98,8 @@ class _Encoder:
         if kind in (dict, OrderedDict, Counter):
             return self._dict(value, where, depth)
         if kind in (list, tuple):
+            if _holds_small_numbers(value):
+                return value if kind is tuple else list(value)
             return kind(self.encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value))
         if kind is set and all(map(_is_plain_key, value)):
             return value
@@ -165,6 +167,12 @@ class _Encoder:
 def _is_unspeakable(value: Any) -> bool:
     """Whether torch writes this value in words that it does not read: a number of 256 bytes, or no bytes at all."""
     return (type(value) is int and value.bit_length() > _MOST_BITS) or (type(value) is bytes and not value)
+
+
+def _holds_small_numbers(value: list[Any] | tuple[Any, ...]) -> bool:
+    """Whether it holds nothing but numbers that need no look each: random streams have hundreds of them."""
+    kinds = set(map(type, value))
+    return kinds == {float} or (kinds == {int} and max(max(value), -min(value)).bit_length() <= _MOST_BITS)
 
 
 def _is_plain_key(key: Any) -> bool:

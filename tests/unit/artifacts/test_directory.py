@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from determined import errors
-from determined.artifacts import SharedFile, Storage, list_tree, open_storage, tree
+from determined.artifacts import SharedFile, Storage, list_tree, open_storage, tree, writer
 from determined.artifacts.directory import DirectoryStorage
 from tests.contracts.storage import NOW, TABLE, StorageContract, content, make_files, new_id, store
 
@@ -98,7 +98,7 @@ def test_full_disk(
     elif step == "fsync":
         monkeypatch.setattr(os, "fsync", full)
     elif step == "manifest":
-        monkeypatch.setattr(tree, "write_durably", full)
+        monkeypatch.setattr(tree, "write_file", full)
     else:
         monkeypatch.setattr(Path, "rename", full)
 
@@ -163,7 +163,7 @@ class Steps:
     """Lets so many changes of the disk happen, and then none: as if the process had been killed."""
 
     CHANGES = ((Path, "rename"), (Path, "replace"), (Path, "mkdir"), (Path, "unlink"), (Path, "rmdir"))
-    CALLS = ((os, "fsync"), (os, "write"), (os, "link"), (shutil, "rmtree"))
+    CALLS = ((os, "fsync"), (os, "open"), (os, "write"), (os, "link"), (shutil, "rmtree"))
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
         self.left = allowed
@@ -180,7 +180,7 @@ class Steps:
         return step
 
 
-@pytest.mark.parametrize("action", ["publish", "share", "delete", "delete a part"])
+@pytest.mark.parametrize("action", ["publish", "alone", "share", "delete", "delete a part"])
 def test_a_crash_at_every_step(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
     """Whichever change of the disk is the last one, what is listed is whole, and a sweep removes the rest."""
     finished, first = False, ""
@@ -190,7 +190,7 @@ def test_a_crash_at_every_step(tmp_path: Path, source: Path, monkeypatch: pytest
         sharing = open_storage(root)
         if action == "share":
             first = share(sharing, SHARED)
-        elif action != "publish":
+        elif action.startswith("delete"):
             store(open_storage(root), source, storage_id)
         with monkeypatch.context() as patch, contextlib.suppress(Crash):
             steps = Steps(patch, allowed)
@@ -198,6 +198,8 @@ def test_a_crash_at_every_step(tmp_path: Path, source: Path, monkeypatch: pytest
                 store(open_storage(root), source, storage_id)
             elif action == "share":
                 share(sharing, SHARED, storage_id)
+            elif action == "alone":
+                write_alone(open_storage(root), storage_id)
             else:
                 open_storage(root).delete(storage_id, ["subdir"] if action == "delete a part" else None)
         storage = open_storage(root)
@@ -258,6 +260,66 @@ def test_move_copies_what_is_shared(storage: Storage, tmp_path: Path) -> None:
         file.write(b"XXXX")
     assert storage.verify(draft.storage_id) == []
     assert precious.exists()
+
+
+def write_alone(storage: Storage, storage_id: str) -> dict[str, bytes]:
+    """Write a checkpoint as training does: into a workspace that nobody else has, with files that are known already."""
+    draft = storage.draft(storage_id, is_sole=True)
+    try:
+        space = draft.workspace()
+        (space / "code").mkdir()
+        written = {"weights": writer.write_measured(space / "weights", b"w" * 2_000_000)}
+        make_files(space, ["deep/er/own", "metadata.json"])
+        entries = draft.put(space, ["weights", "code/", "deep/er/own"], move=True, known=written)
+        entries |= draft.put_shared(SHARED) | draft.put_bytes("metadata.json", b"{}")
+        draft.publish(entries)
+    finally:
+        draft.discard()
+    files = {"weights": b"w" * 2_000_000, "deep/er/own": b"deep/er/own", "metadata.json": b"{}"}
+    return files | {path: file.content for path, file in SHARED.items()}
+
+
+def test_a_sole_writer(storage: Storage, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that one writer wrote is on the disk before the commit, in a handful of steps; the second time too."""
+    events: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+    monkeypatch.setattr(os, "fsync", lambda h: (events.append(Path(f"/proc/self/fd/{h}").readlink().name), fsync(h)))
+    monkeypatch.setattr(Path, "rename", lambda path, to: (events.append("COMMIT"), rename(path, to)))
+    for storage_id in ("one", "two"):
+        events.clear()
+        expected = write_alone(storage, storage_id)
+        assert {name: data for name, data in content(root / storage_id).items() if data is not None} == expected
+        assert storage.verify(storage_id) == []
+        commit = events.index("COMMIT")
+        shared = {"a.py", "b.py"} if storage_id == "one" else set()
+        files = {"weights", "own", "metadata.json", f"{storage_id}.json"} | shared
+        assert files | {storage_id, "code", "pkg", "deep", "er", "manifests"} <= set(events[:commit])
+        assert events[commit + 1 :] == ["root"]
+    assert not {"a.py", "b.py"} & set(events), "those are durable since the first"
+    assert [name for name in DirectoryBackdoor(root).names() if "staging" in name] == []
+
+
+def test_a_sole_writer_whose_files_have_other_names(storage: Storage, root: Path, tmp_path: Path) -> None:
+    """Links in a workspace are followed and what has a second name is copied: later changes there do no harm."""
+    precious = make_files(tmp_path / "p", ["data"]) / "data"
+    draft = storage.draft("x", is_sole=True)
+    space = draft.workspace()
+    make_files(space, ["own"])
+    os.link(precious, space / "hard")
+    (space / "soft").symlink_to(space / "own")
+    (space / "linked").symlink_to(precious.parent)
+    draft.publish(draft.put(space, list_tree(space), move=True))
+    draft.discard()
+    precious.write_bytes(b"XXXX")
+    assert storage.verify("x") == []
+    assert content(root / "x") == {
+        "own": b"own",
+        "hard": b"data",
+        "soft": b"own",
+        "linked/": None,
+        "linked/data": b"data",
+    }
+    assert not any(path.is_symlink() for path in (root / "x").rglob("*"))
 
 
 def share(storage: Storage, files: dict[str, SharedFile], storage_id: str | None = None) -> str:

@@ -148,9 +148,9 @@ def test_the_file_holds_the_state_of_the_moment(root: Path) -> None:
     expected = {name: value.clone() for name, value in run.model.state_dict().items()}
     write, trained = run.checkpointer._write, threading.Event()
 
-    def slow(*args: Any) -> None:
+    def slow(*args: Any) -> Any:
         assert trained.wait(90)
-        write(*args)
+        return write(*args)
 
     run.checkpointer._write = slow  # type: ignore[method-assign]
     run.checkpointer.save_async()

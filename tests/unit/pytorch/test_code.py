@@ -126,6 +126,7 @@ SECRET_CONTENTS = {
     "openssh.txt": f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SENTINEL}\n",
     "aws.py": f"# {SENTINEL}\nKEY = 'AKIAABCDEFGHIJKLMNOP'\n",
     "hub.py": f"# {SENTINEL}\nTOKEN = 'ghp_{'a1B2' * 9}'\n",
+    "url.txt": f"{SENTINEL} postgresql://me:hunter2@db.example.com/runs\n",
     "jwt.txt": f"{SENTINEL} eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N\n",
 }
 
@@ -141,6 +142,7 @@ def test_secrets_are_never_copied(root: Path, caplog: pytest.LogCaptureFixture) 
     (root / ".detignore").write_text("!.env\n!*.pem\n")
     (root / "innocent.txt").symlink_to(root / "id_rsa")
     modules = imported(root, __main__="train.py", aws="aws.py", hub="hub.py")
+    (root / "train.py").write_text("URL = f'postgresql://{user}:{password}@{host}/runs?key={key}'\n")
     copy = CodeCopy(root, modules=modules)
     assert sorted(copy.read()) == [".detignore", "train.py"]
     copy.say()

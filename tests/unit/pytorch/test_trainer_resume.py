@@ -193,9 +193,9 @@ class TestAsync:
         trained = threading.Event()
         write = Checkpointer._write
 
-        def slow(self: Any, *args: Any) -> None:
+        def slow(self: Any, *args: Any) -> Any:
             assert trained.wait(90)
-            write(self, *args)
+            return write(self, *args)
 
         monkeypatch.setattr(Checkpointer, "_write", slow)
         does = lambda batch_idx: trained.set() if batch_idx == 3 else None  # noqa: E731
