@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import get_worker_info
+from torch.utils.data import Subset, TensorDataset, default_collate, get_worker_info
 
 from determined.pytorch import DataLoader
 from determined.pytorch._stream import training_stream, validation_loader
@@ -156,3 +156,24 @@ def test_foreign_loaders_with_workers() -> None:
     source = training_stream(torch.utils.data.DataLoader(Stream(), 2, num_workers=1), seed=1, is_checked=False)
     assert [next(source).tolist() for _ in range(3)] == [[0, 1], [2, 3], [0, 1]]
     source.close()
+
+
+def test_tensors_are_gathered_in_workers() -> None:
+    """A worker gives the batches that torch collates from records, in shared memory, without reading records."""
+    features = torch.randn(9, 3)
+    dataset = Subset(TensorDataset(features, torch.arange(9), features.double()), range(8, -1, -1))
+    batches = list(DataLoader(dataset, batch_size=4, num_workers=2, worker_init_fn=forbid_records))
+    expected = [default_collate([dataset[index] for index in part]) for part in ([0, 1, 2, 3], [4, 5, 6, 7], [8])]
+    assert len(batches) == len(expected)
+    for batch, its in zip(batches, expected, strict=True):
+        assert type(batch) is list
+        for mine, other in zip(batch, its, strict=True):
+            assert torch.equal(mine, other)
+            assert (mine.dtype, mine.stride(), mine.is_shared()) == (other.dtype, other.stride(), True)
+
+
+def forbid_records(_: int) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a single record was read")
+
+    TensorDataset.__getitem__ = refuse  # type: ignore[method-assign]  # in this worker, which has nothing else to do

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from determined.pytorch import _batch_rng
+from determined.pytorch._gather import Gather
 
 Place = tuple[int, int, Any]
 """One batch to read: its epoch and position, which decide its random streams, and the indices in it."""
@@ -119,6 +120,7 @@ class _BatchReader(Dataset[Any]):
         self.dataset = dataset
         self.seeds_streams = seeds_streams
         self._reads_batches = bool(getattr(dataset, "__getitems__", None))
+        self._gather = Gather(collate)
         self._collate = collate
         self._purpose = purpose
         self._seed = seed
@@ -128,6 +130,8 @@ class _BatchReader(Dataset[Any]):
         if self.seeds_streams:
             _batch_rng.seed_streams("batch", self._purpose, self._seed, epoch, position)
         dataset = self.dataset
+        if (batch := self._gather(dataset, indices)) is not None:
+            return batch
         remaining: Iterator[Any] | None = None
         try:
             if self._reads_batches:
