@@ -162,8 +162,9 @@ def _note(data: client.Curve, ended: Any = None) -> str:
     odd = f"   {sum(data.odd)} NaN or infinite" if any(data.odd) else ""
     if not spots:
         return odd.strip()
-    last = ended if isinstance(ended, (int, float)) else next(y for y in reversed(data.mean) if y is not None)
     lowest, highest = min(spots, key=lambda spot: spot[0]), max(spots, key=lambda spot: spot[1])  # the first of equals
+    is_drawn = isinstance(ended, (int, float)) and lowest[0] <= ended <= highest[1]  # a short window may be joined
+    last = ended if is_drawn else next(y for y in reversed(data.mean) if y is not None)
     low, high = f"min {number(lowest[0])} at {lowest[2]}", f"max {number(highest[1])} at {highest[2]}"
     return f"last {number(last)}   {low}   {high}{odd}"
 

@@ -80,7 +80,9 @@ def train_window(fit: Fit) -> None:
     fit.context.reset_reducers()
     fit.window_started = time.monotonic()
     trial, context, progress, stream, position = fit.trial, fit.context, fit.progress, fit.stream, fit.context.position
-    train_batch, add, keep_streams = trial.train_batch, fit.window.add, fit.streams.keep
+    train_batch, add = trial.train_batch, fit.window.add
+    fit.streams.begin_window(progress.batches_trained)
+    keep_streams = fit.streams.keep if fit.streams.have_moved else None
     to_device = context.to_device if context.auto_to_device else None
     accumulating = context.gradients.accumulating() if fit.spares_communication else None
     is_update, profiler, finish_batch = context.gradients.is_update, context.profiler, context.finish_batch()
@@ -89,7 +91,8 @@ def train_window(fit: Fit) -> None:
 
     while True:
         batch_idx = progress.batches_trained
-        keep_streams(batch_idx)
+        if keep_streams is not None:
+            keep_streams(batch_idx)
         batch = next(stream)
         position.batch_idx, position.epoch_idx = batch_idx, stream.epoch_idx
         position.starts_epoch, position.ends_epoch = stream.starts_epoch, stream.ends_epoch
@@ -117,6 +120,7 @@ def train_window(fit: Fit) -> None:
             stop_at = fit.plan.next_stop(progress.batches_trained)
         if should_preempt():
             break
+    fit.streams.end_window()
 
 
 def report(fit: Fit, due: Due) -> None:
@@ -166,11 +170,12 @@ def leave(fit: Fit, reason: Exception, *, saves: bool) -> None:
 
 def report_rest(fit: Fit) -> None:
     """Report what an exit from the middle of a window left unreported. Collective."""
-    if fit.context.position.batch_idx == fit.progress.batches_trained:
+    has_raised = fit.context.position.batch_idx == fit.progress.batches_trained
+    if has_raised:
         fit.stream.step_back()  # the batch that raised was not trained, so a resume begins with it
         if fit.progress.batches_trained % fit.context.gradients.aggregation_frequency == 0:
             fit.context.gradients.load_state_dict({})  # what it left behind would count twice
-    if fit.streams.batch_idx == fit.progress.batches_trained:
+    if fit.streams.batch_idx == fit.progress.batches_trained or (has_raised and not fit.streams.have_moved):
         fit.streams.put_back()  # whatever reading and training it drew is drawn again
     if fit.window.batches > 0:
         report(fit, Due())
