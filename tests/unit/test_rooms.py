@@ -9,7 +9,19 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "determined"
 
-COMMON = {"errors", "_types", "_log", "_deprecate", "_lazy", "_left_out", "_version", "_home", "_wording", "_redact"}
+COMMON = {
+    "errors",
+    "_types",
+    "_log",
+    "_deprecate",
+    "_lazy",
+    "_left_out",
+    "_version",
+    "_home",
+    "_wording",
+    "_redact",
+    "_notebook",
+}
 # What each room may import of `determined`, beside COMMON and itself.
 ROOMS: dict[str, set[str]] = {
     **{name: set() for name in COMMON},

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TextIO, cast
 
+from determined import _notebook
 from determined._redact import KeyBlocks
 from determined.core._metrics import Shipper
 from determined.store.messages import LogLine
@@ -34,6 +35,7 @@ class LogTee:
         self._shipper = shipper
         self._rank = rank
         self._ears: list[_Ear] = []
+        self._forget_cells: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Begin to listen."""
@@ -42,12 +44,19 @@ class LogTee:
             # A process without a console has no streams; one that cannot be overheard is left as it is.
             with contextlib.suppress(AttributeError):
                 self._ears.append(_Ear(stream, name, self._rank, self._shipper))
+        self._forget_cells = _notebook.on_each_cell(self._listen_again)
 
     def close(self) -> None:
         """Send the last line, ended or not, and stop listening."""
+        self._forget_cells()
         for ear in self._ears:
             ear.close()
         self._ears.clear()
+
+    def _listen_again(self) -> None:
+        """IPython gives streams a `write` for each cell, and takes ours away with it."""
+        for ear in self._ears:
+            ear.listen_again()
 
 
 class _Ear:
@@ -66,6 +75,9 @@ class _Ear:
         self._is_listening = True
         self._mouth = _mouth_of(stream)
         self._mouth.tell(self.hear)
+
+    def listen_again(self) -> None:
+        self._mouth.attach()
 
     def hear(self, text: str) -> None:
         # A forked child, such as a loader's worker, has our memory but not our threads: what it prints is not ours.
@@ -116,25 +128,42 @@ class _Mouth:
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
-        self._write: Callable[[str], int] = stream.write
+        self._write: Callable[[str], int] = stream.write  # what ours calls
+        self._ours: Callable[[str], int] | None = None
+        self._before: Callable[[str], int] | None = None  # what the stream had of its own where ours is now
         self._listeners: tuple[Callable[[str], None], ...] = ()
 
     def tell(self, listener: Callable[[str], None]) -> None:
         if not self._listeners:
-            self.stream.write = self.write
+            self.attach()
         self._listeners = (*self._listeners, listener)
+
+    def attach(self) -> None:
+        """Put a `write` of ours in the place of the one that is there, unless that is ours."""
+        before: Callable[[str], int] | None = self.stream.__dict__.get("write")
+        below: Callable[[str], int] = self.stream.write
+        if before is not None and before is self._ours:
+            return
+
+        def write(text: str) -> int:
+            written = below(text)
+            if self._ours is write:  # else it is below one that came later, which tells them
+                self.tell_listeners(text)
+            return written
+
+        self.stream.write = write
+        self._write, self._ours, self._before = below, write, before
 
     def forget(self, listener: Callable[[str], None]) -> None:
         self._listeners = tuple(one for one in self._listeners if one != listener)
         if not self._listeners:
             _mouths.pop(id(self.stream), None)
-            if self.stream.__dict__.get("write") == self.write:  # else somebody came after us: leave theirs alone
+            if self.stream.__dict__.get("write") is not self._ours:
+                return  # somebody came after us: leave theirs alone
+            if self._before is None:
                 del self.stream.write
-
-    def write(self, text: str) -> int:
-        written = self._write(text)
-        self.tell_listeners(text)
-        return written
+            else:
+                self.stream.write = self._before
 
     def write_unheard(self, text: str) -> int:
         return self._write(text)

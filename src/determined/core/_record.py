@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from determined._info import ClusterInfo
+from determined._notebook import is_kernel, notebook_path
 from determined._redact import by_shape, is_secret, redacted, redacted_arguments
 from determined._types import Json
 from determined._version import __version__
@@ -26,7 +27,9 @@ from determined.store.messages import EnvironmentReport, now
 
 GIT_SECONDS = 5.0
 # Names that do not tell one project from another.
-ORDINARY_SCRIPTS = {"train", "training", "trainer", "trial", "main", "__main__", "run", "script", "model", "model_def"}
+ORDINARY_SCRIPTS = {
+    *("train", "training", "trainer", "trial", "main", "__main__", "run", "script", "model", "model_def", "notebook")
+}
 ORDINARY_DIRECTORIES = {"src", "scripts", "code", "bin"}
 
 
@@ -37,7 +40,7 @@ class RunDescription:
     name: str
     owner: str = ""
     script: str | None = None
-    """What was started, by absolute path; None in a notebook or with `python -c`."""
+    """What was started, by absolute path; None with `python -c`, or in a notebook that does not know its path."""
     arguments: list[str] = dataclasses.field(default_factory=list)
     directory: str = ""
     config: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -95,12 +98,12 @@ def describe(
     trial = info.trial if info is not None and info.task_type == "TRIAL" else None
     told = trial if not is_detached else None
     config = config or {}
-    name = config.get("name") or run_name(script)
+    name = config.get("name") or (run_name(script) if script or not is_kernel() else _name_of_unknown_notebook())
     return RunDescription(
         name=by_shape(str(name)),
         owner=_user(),
         script=script,
-        arguments=redacted_arguments(sys.argv[1:]),
+        arguments=[] if is_kernel() else redacted_arguments(sys.argv[1:]),  # a kernel's are Jupyter's
         directory=_directory(),
         config=_recordable(config),
         hparams=_recordable(hparams if hparams is not None else trial.hparams if trial else {}),
@@ -120,9 +123,11 @@ def describe(
 
 
 def _script() -> str | None:
+    if is_kernel():
+        return notebook_path()
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None) or (sys.argv[0] if sys.argv else None)
-    if not path or path == "-c" or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+    if not path or path == "-c" or hasattr(sys, "ps1"):
         return None
     return os.path.abspath(path)  # noqa: PTH100 - links stay: two names of one file are two scripts
 
@@ -144,6 +149,11 @@ def run_name(script: str | None) -> str:
     if place in (Path(place.anchor), home, Path(tempfile.gettempdir())):
         return path.stem
     return place.name if path.stem in ORDINARY_SCRIPTS else f"{place.name}/{path.stem}"
+
+
+def _name_of_unknown_notebook() -> str:
+    """The name of the directory that the kernel works in, where that says something."""
+    return run_name(str(Path(_directory() or "/", "notebook.ipynb")))
 
 
 def _user() -> str:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import logging
 import numbers
 import os
 import sys
+import threading
+import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from determined import _notebook
 from determined._wording import visible
 from determined.core import _logs
 from determined.pytorch._console import ValidationLines
@@ -19,6 +25,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("determined.pytorch")
 
 SHOWN_METRICS = 3
+NOTEBOOK_SECONDS = 0.5
+"""How long a frame stays in a notebook: each is a message to the page."""
+RATE_FRAMES = 60  # over which the rate is averaged there
+BAR_CELLS = 24
 
 
 class NoBar:
@@ -84,11 +94,7 @@ class RichBar:
     def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
         from rich.markup import escape
 
-        shown = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, numbers.Real)}
-        if validation and (sought := self._searcher_metric) in shown:  # it comes first
-            shown = {sought: shown.pop(sought), **shown}
-        chosen = list(shown.items())[:SHOWN_METRICS]
-        text = "  ".join(f"{escape(visible(str(name)))} {value:.4g}" for name, value in chosen)
+        text = escape(_metrics_text(metrics, self._searcher_metric if validation else None))
         self._texts["validation" if validation else "training"] = f"[dim]val[/] {text}" if validation else text
 
     def close(self) -> None:
@@ -104,6 +110,71 @@ class RichBar:
             description=f"epoch {self._progress.epochs_trained}",
             metrics="  ".join(text for text in self._texts.values() if text),
         )
+
+
+class NotebookBar:
+    """The same as one line of text in a cell's output, for which a page needs no widgets.
+
+    The page is told to replace the line. One that is drawn with carriage returns breaks at each print().
+    """
+
+    def __init__(
+        self, plan: FitPlan, progress: Progress, epoch_length: int, searcher_metric: str | None = None
+    ) -> None:
+        self._progress = progress
+        self._searcher_metric = searcher_metric
+        self._texts = {"training": "", "validation": ""}
+        self._total = _total(plan, epoch_length)
+        self._seen: deque[tuple[float, int]] = deque(maxlen=RATE_FRAMES)
+        self._shown = self._frame()
+        self._replace = _notebook.show_text(self._shown)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="determined-bar", daemon=True)
+        self._thread.start()
+
+    def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
+        text = _metrics_text(metrics, self._searcher_metric if validation else None)
+        self._texts["validation" if validation else "training"] = f"val {text}" if validation else text
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):  # a page that is gone: training does without
+            while not self._is_over.wait(NOTEBOOK_SECONDS):
+                self._draw()
+            self._draw()
+
+    def _draw(self) -> None:
+        if (frame := self._frame()) != self._shown:
+            self._shown = frame
+            self._replace(frame)
+
+    def _frame(self) -> str:
+        done, total = self._progress.batches_trained, self._total
+        self._seen.append((time.monotonic(), done))
+        (first, before), (last, _) = self._seen[0], self._seen[-1]
+        rate = (done - before) / (last - first) if done > before else 0.0
+        parts = [f"epoch {self._progress.epochs_trained}"]
+        if total is None:
+            parts.append(f"{done:,}")
+        else:
+            filled = min(BAR_CELLS, BAR_CELLS * done // max(total, 1))
+            parts.append(f"{'█' * filled}{'░' * (BAR_CELLS - filled)} {done:,}/{total:,}")
+        if rate:
+            parts.append(f"{rate:,.3g}/s")
+            if total is not None and done < total:
+                parts.append(f"{datetime.timedelta(seconds=round((total - done) / rate))} left")
+        return "  ".join(parts + [text for text in self._texts.values() if text])
+
+
+def _metrics_text(metrics: dict[str, Any], sought: str | None) -> str:
+    """A few of the numbers among the metrics; the one that is sought comes first."""
+    shown = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, numbers.Real)}
+    if sought in shown:
+        shown = {sought: shown.pop(sought), **shown}
+    return "  ".join(f"{visible(str(name))} {value:.4g}" for name, value in list(shown.items())[:SHOWN_METRICS])
 
 
 def _tell_of_proxies() -> None:
@@ -124,16 +195,17 @@ def _move_log_lines(screen: set[Any]) -> list[tuple[logging.StreamHandler[Any], 
 
 def make_bar(
     plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool, searcher_metric: str | None = None
-) -> RichBar | ValidationLines | NoBar:
+) -> RichBar | NotebookBar | ValidationLines | NoBar:
     """A bar on the chief if a person can see it, else lines; `DET_PROGRESS=off` says neither, `on` says a bar."""
     wish = os.environ.get("DET_PROGRESS", "auto").lower()
-    can_see = (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
+    is_kernel = _notebook.is_kernel()
+    can_see = is_kernel or (sys.stderr is not None and sys.stderr.isatty())
     if not is_chief or wish in ("off", "0", "false", "no"):
         return NoBar()
     if wish == "auto" and not can_see:
         return ValidationLines()
     try:
-        return RichBar(plan, progress, epoch_length, searcher_metric)
+        return (NotebookBar if is_kernel else RichBar)(plan, progress, epoch_length, searcher_metric)
     except Exception as failed:  # noqa: BLE001 - such as another bar on the screen: training does without
         logger.warning("There is no progress bar: %s", failed)
         return NoBar()

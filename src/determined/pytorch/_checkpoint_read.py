@@ -193,9 +193,13 @@ def saved_hparams(core_context: core.Context, source: str, metadata: dict[str, A
 
 
 def script_checksum(script: str | None) -> str | None:
-    """A sign of what a script says now; None if nobody can tell."""
+    """A sign of what a script says now; None if nobody can tell, as of a notebook, whose file changes as it runs."""
     try:
-        return None if script is None else hashlib.sha256(Path(script).read_bytes()).hexdigest()
+        return (
+            None
+            if script is None or script.endswith(".ipynb")
+            else hashlib.sha256(Path(script).read_bytes()).hexdigest()
+        )
     except OSError:
         return None
 

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from determined import errors
+from determined._notebook import is_kernel
 from determined._redact import redacted_arguments
 from determined._wording import visible
 from determined.core._values import differences
@@ -261,7 +262,7 @@ def _best(outcome: Outcome, place: str) -> str:
 
 def _how_to_go_on(core_context: core.Context, origin: Origin) -> str:
     wish = "" if origin.is_own else 'pass latest_checkpoint="latest" to fit(), and '
-    if "ipykernel" in sys.modules:
+    if is_kernel():
         return f"To go on: {wish}run the cell again."
     if core_context.distributed.size > 1:
         return f"To go on: {wish}start it again in the same way."

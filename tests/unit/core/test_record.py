@@ -134,6 +134,8 @@ def test_how_an_end_is_judged(error: BaseException | None, asked: bool, state: s
         ("{temp}/train.py", "train"),
         ("/train.py", "train"),
         ("/src/train.py", "train"),
+        ("/work/digits/ablation.ipynb", "digits/ablation"),
+        ("/work/digits/notebook.ipynb", "digits"),
         (None, "python"),
     ],
 )
