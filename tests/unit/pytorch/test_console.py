@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import logging
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,8 +98,10 @@ def test_validations_are_told_now_and_then(capsys: pytest.CaptureFixture[str], m
         assert read(capsys) == [f"Batch {batches}, epoch 0: loss 0.5" for batches in expected]
 
 
-def test_going_on_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_going_on_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 12: which experiment and batch a run goes on from; or that nothing is left to train, and what to do."""
+    (tmp_path / "train.py").touch()
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"), raising=False)
     saved = train(max_length=Batch(2)).checkpoint
     read(capsys)
     train(max_length=Batch(4), latest_checkpoint="latest")

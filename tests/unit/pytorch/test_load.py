@@ -292,7 +292,7 @@ def test_the_script_that_runs_is_not_imported_again(
     """In the very script that trained, the class is the one that is there."""
     path = make_script(tmp_path / "c", weights, SCRIPT)
     (tmp_path / "train.py").write_text(SCRIPT)
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"))
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"), raising=False)
     monkeypatch.setattr(sys.modules["__main__"], "MyTrial", Trial, raising=False)
     assert type(load_trial_from_checkpoint_path(str(path))) is Trial
 
