@@ -1,6 +1,9 @@
 """What the training loop costs: the same arithmetic by hand and in a PyTorchTrial, in turns, on one thread.
 
-    python bench/loop.py            # about a minute
+    python bench/loop.py            # about two minutes
+
+Data lies ready in batches, or, where a row says so, comes out of a `TensorDataset`: by hand through torch's
+`DataLoader`, in the trial through ours.
 
 A ratio of 1.00 means: as fast as the hand-written loop. Both sides take turns of 100 batches within one process, so
 that whatever else the machine does meets both alike, and the median turn of each side is compared. CPU time is
@@ -14,13 +17,15 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch import nn
+from torch.utils.data import Dataset, TensorDataset, random_split
 from turns import Turns
 
 os.environ.setdefault("DET_HOME", tempfile.mkdtemp(prefix="determined-bench-"))
@@ -36,26 +41,55 @@ def make_model() -> nn.Module:
     return nn.Sequential(nn.Linear(FEATURES, 32), nn.ReLU(), nn.Linear(32, 2))
 
 
-def make_batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Data that lies in memory as batches, so that loading costs neither side anything."""
+def make_cnn() -> nn.Module:
+    """The model of examples/digits."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Dropout(0.25), nn.Linear(32 * 2 * 2, 10)),
+    )
+
+
+def make_dataset(records: int, shape: tuple[int, ...], classes: int) -> TensorDataset:
     generator = torch.Generator().manual_seed(1)
-    features = torch.randn(RECORDS, FEATURES, generator=generator)
-    targets = torch.randint(0, 2, (RECORDS,), generator=generator)
-    return list(zip(features.split(BATCH_SIZE), targets.split(BATCH_SIZE), strict=True))
+    features = torch.randn(records, *shape, generator=generator)
+    return TensorDataset(features, torch.randint(0, classes, (records,), generator=generator))
 
 
-BATCHES = make_batches()
+@dataclass
+class Task:
+    """A model and its data: ready batches, which cost neither side anything, or a dataset that both read."""
+
+    make_model: Callable[[], nn.Module]
+    ready: list[Any] | None = None
+    dataset: Dataset[Any] | None = None
+    batch_size: int = BATCH_SIZE
+
+    def by_hand(self, shuffle: bool) -> Iterable[Any]:
+        return self.ready or torch.utils.data.DataLoader(self.dataset, self.batch_size, shuffle)  # type: ignore[arg-type]
+
+    def in_trial(self, shuffle: bool) -> Any:
+        return self.ready or pytorch.DataLoader(self.dataset, self.batch_size, shuffle)
 
 
-def train_by_hand(metrics: int) -> Iterator[None]:
+MLP_DATA = make_dataset(RECORDS, (FEATURES,), 2)
+BATCHES = list(zip(*(tensor.split(BATCH_SIZE) for tensor in MLP_DATA.tensors), strict=True))
+READY = Task(make_model, BATCHES)
+TINY = Task(make_model, dataset=MLP_DATA)
+DIGITS = Task(make_cnn, dataset=random_split(make_dataset(1797, (1, 8, 8), 10), [1437, 360])[0], batch_size=32)
+
+
+def train_by_hand(task: Task, metrics: int) -> Iterator[None]:
     """The loop that a careful person writes: no item() per batch, a report every 100 batches, when it yields."""
-    model = make_model()
+    model = task.make_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loader = task.by_hand(shuffle=True)
     sums: dict[str, Any] = {}
     done = 0
     names = ["loss", *(f"m{i}" for i in range(metrics - 1))]
     while True:
-        for features, targets in BATCHES:
+        for features, targets in loader:
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(features), targets)
             loss.backward()
@@ -70,10 +104,10 @@ def train_by_hand(metrics: int) -> Iterator[None]:
                 yield
 
 
-def validate_by_hand(batches: int) -> Iterator[None]:
+def validate_by_hand(task: Task, batches: int) -> Iterator[None]:
     """Three metrics of every batch, averaged at the end; yields every 100 batches. Its turns are under no_grad."""
-    model = make_model().eval()
-    data = [BATCHES[index % len(BATCHES)] for index in range(batches)]
+    model = task.make_model().eval()
+    data = task.by_hand(shuffle=False)
     while True:
         sums: list[torch.Tensor] | None = None
         for index, (features, targets) in enumerate(data):
@@ -102,26 +136,34 @@ class WholeValidations(pytorch.PyTorchCallback):
 
 
 class Trial(pytorch.PyTorchTrial):
-    def __init__(self, context: pytorch.PyTorchTrialContext, turns: Turns, metrics: int = 1, batches: int = 0) -> None:
+    def __init__(
+        self,
+        context: pytorch.PyTorchTrialContext,
+        task: Task,
+        turns: Turns,
+        metrics: int = 1,
+        validated: Task | None = None,
+    ) -> None:
         self.context = context
+        self.task = task
         self.turns = turns
-        self.model = context.wrap_model(make_model())
+        self.model = context.wrap_model(task.make_model())
         self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.01))
-        self.validation_batches = batches
+        self.validated = validated
         self.names = [f"m{i}" for i in range(metrics - 1)]
         context.experimental.disable_dataset_reproducibility_checks()  # the data is a list of ready batches
 
     def build_training_data_loader(self) -> Any:
-        return BATCHES
+        return self.task.in_trial(shuffle=True)
 
     def build_validation_data_loader(self) -> Any:
-        return [BATCHES[index % len(BATCHES)] for index in range(max(self.validation_batches, 1))]
+        return (self.validated or self.task).in_trial(shuffle=False)
 
     def build_callbacks(self) -> dict[str, pytorch.PyTorchCallback]:
-        return {"turns": WholeValidations(self.turns)} if self.validation_batches else {}
+        return {"turns": WholeValidations(self.turns)} if self.validated else {}
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
-        if batch_idx % TURN == 0 and not self.validation_batches:
+        if batch_idx % TURN == 0 and self.validated is None:
             self.turns.switch()
         features, targets = batch
         loss = nn.functional.cross_entropy(self.model(features), targets)
@@ -130,7 +172,7 @@ class Trial(pytorch.PyTorchTrial):
         return {"loss": loss, **dict.fromkeys(self.names, loss)} if self.names else {"loss": loss}
 
     def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
-        if batch_idx % TURN == 0 and self.validation_batches:
+        if batch_idx % TURN == 0 and self.validated is not None:
             self.turns.switch()
         features, targets = batch
         outputs = self.model(features)
@@ -139,27 +181,27 @@ class Trial(pytorch.PyTorchTrial):
         return {"loss": loss, "accuracy": accuracy, "error": 1 - accuracy}
 
 
-def train(batches: int, metrics: int) -> list[str]:
+def train(name: str, task: Task, batches: int, metrics: int = 1) -> list[str]:
     """A row of the table: training."""
-    turns = Turns(train_by_hand(metrics))
+    turns = Turns(train_by_hand(task, metrics))
     with pytorch.init(seed=0) as context:
-        pytorch.Trainer(Trial(context, turns, metrics), context).fit(
+        pytorch.Trainer(Trial(context, task, turns, metrics), context).fit(
             max_length=pytorch.Batch(batches), checkpoint_policy="none", reporting_period=pytorch.Batch(TURN)
         )
-    return row(f"training, {metrics} metric{'s'[: metrics - 1]}", turns)
+    return row(name, turns)
 
 
-def validate(batches: int, rounds: int) -> list[str]:
+def validate(name: str, task: Task, batches: int, rounds: int) -> list[str]:
     """A row of the table: whole validations, one after each batch."""
-    turns = Turns(validate_by_hand(batches))
+    turns = Turns(validate_by_hand(task, batches))
     with pytorch.init(seed=0) as context:
-        pytorch.Trainer(Trial(context, turns, batches=batches), context).fit(
+        pytorch.Trainer(Trial(context, READY, turns, validated=task), context).fit(
             max_length=pytorch.Batch(rounds), checkpoint_policy="none", validation_period=pytorch.Batch(1)
         )
     count = batches // TURN
     turns.mine = [sum(turns.mine[i : i + count + 1]) / count for i in range(0, len(turns.mine), count + 1)]
     turns.theirs = [sum(turns.theirs[i : i + count]) / count for i in range(0, len(turns.theirs), count)]
-    return row("validation, 3 metrics", turns)
+    return row(name, turns)
 
 
 def row(name: str, turns: Turns) -> list[str]:
@@ -179,11 +221,16 @@ def main() -> None:
     logging.disable(logging.WARNING)
     table = Table(
         "per batch", "Trainer.fit", "of it in the background", "by hand", "ratio",
-        title="32-32-2 MLP, batch 8, SGD, report every 100",
+        title="32-32-2 MLP, batch 8 (digits: CNN, batch 32), SGD, report every 100",
     )  # fmt: skip
-    for metrics in (1, 10):
-        table.add_row(*train(args.batches, metrics))
-    table.add_row(*validate(2000, args.validations))
+    table.add_row(*train("training, 1 metric", READY, args.batches))
+    table.add_row(*train("training, 10 metrics", READY, args.batches, metrics=10))
+    table.add_row(*train("training from a DataLoader", TINY, args.batches))
+    table.add_row(*train("digits from a DataLoader", DIGITS, args.batches // 4))
+    validated = [BATCHES[index % len(BATCHES)] for index in range(2000)]
+    table.add_row(*validate("validation, 3 metrics", Task(make_model, validated), 2000, args.validations))
+    validated_data = Task(make_model, dataset=make_dataset(2000 * BATCH_SIZE, (FEATURES,), 2))
+    table.add_row(*validate("validation from a DataLoader", validated_data, 2000, args.validations))
     Console(width=100).print(table)
 
 

@@ -59,6 +59,9 @@ class SeededLoader(torch.utils.data.DataLoader[Any]):
     def __iter__(self) -> Any:
         self._index.number = self.passes_begun if self._numbered else 0
         self.passes_begun += 1
+        if not self.num_workers and not self.pin_memory and self.generator is None:
+            # All that torch would add is a profiler's mark, which costs as much as to gather a small batch.
+            return map(self._reader().read, self._index)
         # The same loader again, if its workers are to live on.
         if self._reading is None or not self.persistent_workers:
             self._reading = self._make()
@@ -75,13 +78,16 @@ class SeededLoader(torch.utils.data.DataLoader[Any]):
             generator.manual_seed(_batch_rng.derive_seed("workers", self._purpose, self._seed, self._index.number))
         options = {
             **self._options,
-            "dataset": _BatchReader(self.dataset, self.collate_fn, self._purpose, self._seed, self.seeds_here),
+            "dataset": self._reader(),
             "batch_sampler": self._index,
             "collate_fn": _as_is,
             "worker_init_fn": _WorkerStart(self.worker_init_fn),
             "generator": generator,
         }
         return torch.utils.data.DataLoader(**options)
+
+    def _reader(self) -> _BatchReader:
+        return _BatchReader(self.dataset, self.collate_fn, self._purpose, self._seed, self.seeds_here)
 
 
 class _PassIndex:
@@ -124,6 +130,13 @@ class _BatchReader(Dataset[Any]):
         self._collate = collate
         self._purpose = purpose
         self._seed = seed
+
+    def read(self, place: Place) -> Any:
+        """Make it in this process; marked as torch would, if a profiler looks on."""
+        if not torch._C._autograd._profiler_enabled():
+            return self.__getitems__(place)
+        with torch.profiler.record_function("enumerate(DataLoader)#SeededLoader.__next__"):
+            return self.__getitems__(place)
 
     def __getitems__(self, place: Place) -> Any:  # torch hands over the whole batch here
         epoch, position, indices = place

@@ -167,3 +167,19 @@ def test_a_missing_record_is_named() -> None:
 def test_unusual_indices_are_left_to_the_dataset(indices: Any) -> None:
     """Indices that tensors would understand in another way, or not at all, are for the dataset itself."""
     assert Gather(default_collate)(TensorDataset(torch.arange(3)), indices) is None
+
+
+def test_a_profiler_sees_what_loading_takes() -> None:
+    """Batches that are read in this process carry the mark by which torch's own loader is found in a trace."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        list(DataLoader(TensorDataset(torch.arange(4)), batch_size=2))
+    marks = [event for event in profile.key_averages() if event.key.startswith("enumerate(DataLoader)#")]
+    assert [mark.count for mark in marks] == [2]
+
+
+def test_reading_goes_on_after_a_failure() -> None:
+    """Who catches the error of a record reads the next batch, as with torch's loader."""
+    batches = iter(DataLoader(TensorDataset(torch.arange(4)), batch_sampler=[[0, 9], [2, 3]]))
+    with pytest.raises(IndexError):
+        next(batches)
+    assert next(batches)[0].tolist() == [2, 3]
