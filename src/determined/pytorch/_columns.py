@@ -84,7 +84,7 @@ class Rows:
         try:
             for name, dtype, append in self._appends:
                 value = metrics[name]
-                if type(value) is Tensor and value.dtype is dtype and value.ndim == 0:  # on the CPU, like the first
+                if type(value) is Tensor and value.dtype is dtype and not value.ndim:  # on the CPU, like the first
                     append(value.item())
                 elif isinstance(value, Tensor):
                     # A fresh result of this batch can be kept as it is. A view would keep its base alive, what needs
@@ -102,8 +102,8 @@ class Rows:
             self._weights.append(records)
         elif records:
             self.records += records
-        self.batches += 1
-        if self.batches == self._fold_at:
+        batches = self.batches = self.batches + 1
+        if batches == self._fold_at:
             try:
                 self.fold()
             except Exception as error:  # noqa: BLE001  a stop is where ranks can hear of it

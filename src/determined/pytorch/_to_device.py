@@ -41,7 +41,8 @@ def data_length(data: Any) -> int:
 
         data_length({"image": torch.zeros(32, 3, 8, 8), "label": torch.zeros(32)})   # 32
     """
-    first = data[0] if type(data) in (tuple, list) and data else data
+    kind = type(data)
+    first = data[0] if (kind is list or kind is tuple) and data else data
     if type(first) is torch.Tensor and first.ndim:
         return first.shape[0]  # nearly every batch; len() of a tensor takes longer than all of this
     leaf = next(_arrays(data), None)
@@ -101,29 +102,22 @@ def mover(device: Any, warned_types: set[type] | None = None) -> Callable[[Any],
     move = _Move(device, set() if warned_types is None else warned_types)
 
     def place(data: Any) -> Any:
-        if move.is_cpu and _lies_on_cpu(data):
-            # The usual batch of a CPU run: nothing to move. A trial may still pop from its batch, so that is its own.
-            return data if type(data) in (torch.Tensor, tuple) else data.copy()
-        return move(data, "")
+        if not move.is_cpu:
+            return move(data, "")
+        # The usual batch of a CPU run has nothing to move: a tensor, or a plain container of tensors.
+        kind = type(data)
+        if kind is list or kind is tuple:
+            tensors = data
+        elif kind is dict:
+            tensors = data.values()
+        else:
+            tensors = (data,)
+        for tensor in tensors:  # all() takes twice as long, and this runs with every batch
+            if type(tensor) is not torch.Tensor or not tensor.is_cpu:
+                return move(data, "")
+        return data.copy() if kind is list or kind is dict else data  # a trial may pop from its batch
 
     return place
-
-
-def _lies_on_cpu(data: Any) -> bool:
-    """Whether this is a tensor, or a plain container of tensors, that needs no moving."""
-    kind = type(data)
-    if kind is torch.Tensor:
-        return bool(data.is_cpu)
-    if kind is tuple or kind is list:
-        tensors = data
-    elif kind is dict:
-        tensors = data.values()
-    else:
-        return False
-    for tensor in tensors:  # noqa: SIM110 - all() takes twice as long, and this runs with every batch
-        if type(tensor) is not torch.Tensor or not tensor.is_cpu:
-            return False
-    return True
 
 
 class _Move:

@@ -16,6 +16,7 @@ from determined.pytorch._data import DataLoader
 from determined.pytorch._gradients import DistributedModel
 from determined.pytorch._metrics import NO_BATCH, ValidationPass, ValidationResult, reduce_full_dataset
 from determined.pytorch._stream import validation_loader
+from determined.pytorch._to_device import data_length
 from determined.pytorch._trial import PyTorchTrial, is_overridden
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class Validation:
 
     def _on_every_rank(self) -> ValidationResult:
         self._callbacks.run("on_validation_epoch_start")
-        context, evaluate, add, length = self._context, self._evaluate, self._pass.add, self._trial.get_batch_length
+        context, evaluate, add = self._context, self._evaluate, self._pass.add
+        length = self._trial.get_batch_length if is_overridden(self._trial, "get_batch_length") else data_length
         assert evaluate is not None
         to_device = context.to_device if context.auto_to_device else None
         for batch_idx, batch in enumerate(self._loader):
