@@ -496,7 +496,10 @@ def verify_in_place(path: Path, selector: Selector | None = None) -> bool:
         manifest, advice = storage.manifest(home.name), "Restore it from a backup, or use another checkpoint."
     elif (found := carried.read(home)) is not None:
         manifest = found
-        advice = f"Download it again, or use another one. If you changed it on purpose, remove its {carried.CARRIED}."
+        advice = (
+            "Download it again, or use another one. If you changed it on purpose, store the directory anew with "
+            "core_context.checkpoint.upload()."
+        )
     else:
         return False
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import io
 import json
 import logging
@@ -31,7 +32,14 @@ from determined.core._values import plain as json_value
 from determined.pytorch import _checkpoint_compat, _rng
 from determined.pytorch._callback import PyTorchCallback, overrides
 from determined.pytorch._checkpoint_async import BackgroundSave, Snapshot
-from determined.pytorch._checkpoint_read import opened, read_metadata, read_state, script_checksum
+from determined.pytorch._checkpoint_read import (
+    BESIDE,
+    metadata_digest,
+    opened,
+    read_metadata,
+    read_state,
+    script_checksum,
+)
 from determined.pytorch._code import CodeCopy
 from determined.pytorch._gradients import average_waiting
 from determined.pytorch._plain import from_plain, to_plain
@@ -147,13 +155,15 @@ class Checkpointer:
         metadata = self._metadata(metadata_extra)
         written: dict[str, FileEntry] = {}
 
-        def fill(path: Path) -> None:
-            written.update(self._write(path, self._assemble(ranks), self._progress.trial_state()))
+        def fill(path: Path, shared: Mapping[str, SharedFile]) -> None:
+            beside = self._beside(shared, metadata)
+            written.update(self._write(path, self._assemble(ranks) | beside, self._progress.trial_state()))
             self._run_write_end(path)
 
         def write() -> str:
-            with self._streams_kept(), self._store(metadata, self._shared(), written) as (path, storage_id):
-                fill(path)
+            shared = self._shared()
+            with self._streams_kept(), self._store(metadata, shared, written) as (path, storage_id):
+                fill(path, shared)
             return storage_id
 
         if self._has("on_checkpoint_write_shard"):
@@ -181,14 +191,26 @@ class Checkpointer:
             )
         return {**code, "load_data.json": SharedFile(described)}
 
-    def _save_shards(self, metadata: dict[str, Any], fill: Callable[[Path], None]) -> str:
+    def _beside(self, shared: Mapping[str, SharedFile], metadata: dict[str, Any]) -> dict[str, Any]:
+        """Return checksums of the other files, for `state_dict.pth`: in a copy by hand nothing else has any.
+
+        Not where hooks may change the files afterwards.
+        """
+        if self._has("on_checkpoint_end", "on_checkpoint_write_end", "on_checkpoint_write_shard"):
+            return {}
+        known = {name: file.entry.sha256 for name, file in shared.items()}
+        known["trial_state.pkl"] = hashlib.sha256(_counters(self._progress.trial_state())).hexdigest()
+        return {BESIDE: {**known, "metadata.json": metadata_digest(self._core.checkpoint._checked(metadata))}}
+
+    def _save_shards(self, metadata: dict[str, Any], fill: Callable[[Path, Mapping[str, SharedFile]], None]) -> str:
         """Every rank writes into a directory of its own, the chief what there is for all, too. Collective."""
         is_chief = self._distributed.rank == 0
         store = self._core.checkpoint.store_path(metadata if is_chief else None, shard=True)
         with self._streams_kept(), store as (path, storage_id):
             if is_chief:
-                write_shared(path, self._shared())
-                fill(path)
+                shared = self._shared()
+                write_shared(path, shared)
+                fill(path, shared)
             self._callbacks.run("on_checkpoint_write_shard", str(path))
         return storage_id
 
@@ -210,7 +232,7 @@ class Checkpointer:
         def begin() -> None:
             with self._streams_kept():
                 shared = self._shared()
-                state = self._snapshot.copy(self._assemble(ranks))
+                state = self._snapshot.copy(self._assemble(ranks)) | self._beside(shared, metadata)
 
             def write(path: Path) -> None:
                 written.update(self._write(path, state, trial_state))
@@ -298,10 +320,9 @@ class Checkpointer:
     def _write(self, path: Path, state: dict[str, Any], trial_state: dict[str, int]) -> dict[str, FileEntry]:
         (path / "code").mkdir(exist_ok=True)
         (path / "code").chmod(0o755)
-        counters = pickle.dumps(trial_state, protocol=2)
         return {
             "state_dict.pth": _save_state(state, path / "state_dict.pth"),
-            "trial_state.pkl": write_measured(path / "trial_state.pkl", counters),
+            "trial_state.pkl": write_measured(path / "trial_state.pkl", _counters(trial_state)),
         }
 
     def _load_data(self) -> dict[str, Any]:
@@ -382,7 +403,9 @@ class Checkpointer:
         return loaded
 
     def _load(self, path: Path, source: str) -> Loaded:
-        checkpoint = _decoded(read_state(path), self._callbacks.named)
+        saved_state = read_state(path)
+        saved_state.pop(BESIDE, None)  # verified already, and nobody's state
+        checkpoint = _decoded(saved_state, self._callbacks.named)
         self._newest = str(read_metadata(path).get("saved_at", ""))
         self._callbacks.run("on_checkpoint_load_start", checkpoint)
         counts = {"model": len(self._context.models), "optimizer": len(self._context.optimizers)}
@@ -470,6 +493,10 @@ def _packed(state: dict[str, Any]) -> bytes:
 def _unpacked(packed: bytes) -> dict[str, Any]:
     state: dict[str, Any] = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
     return state
+
+
+def _counters(trial_state: dict[str, int]) -> bytes:
+    return pickle.dumps(trial_state, protocol=2)
 
 
 def _save_state(state: dict[str, Any], path: Path) -> FileEntry:

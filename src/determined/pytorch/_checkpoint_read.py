@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import json
 import logging
 import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ import torch
 
 from determined import artifacts, core, errors
 from determined._redact import redacted
+from determined.artifacts.paths import check_path
 from determined.core._link import History, Unlike
 from determined.core._record import RunDescription
 from determined.core._values import differences
@@ -26,6 +28,8 @@ from determined.pytorch._archive import check_archive
 
 logger = logging.getLogger("determined.pytorch")
 
+BESIDE = "files_beside"
+"""The key of the state file under which the checksums of the files beside it are found."""
 SEARCHER_METRIC = "searcher_metric"
 """The key of the metadata under which the validation metric that a checkpoint was saved with is found."""
 
@@ -80,6 +84,47 @@ def verify_without_manifest(directory: Path) -> None:
             except ValueError as e:
                 raise errors.CheckpointDamaged(f"{e}. Use another checkpoint.") from e
     check_archive(_checkpoint_compat.find_state_file(directory), contents=True)
+    _check_beside(directory)
+
+
+def _check_beside(directory: Path, names: Collection[str] | None = None) -> None:
+    """Refuse files of a directory without a manifest that are not as the state file says. Those of older layouts, and
+    of trials whose hooks write files, are not described there."""
+    try:
+        path = _checkpoint_compat.find_state_file(directory)
+        check_archive(path, contents=False)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        beside = dict(state.get(BESIDE) or {})
+    except errors.CheckpointDamaged:
+        raise
+    except Exception:  # noqa: BLE001 - none, or of another layout, or damaged: whoever reads it will say so
+        return
+    for name, digest in beside.items():
+        if names is not None and name not in names:
+            continue
+        try:
+            said = artifacts.documents.read(directory / name) if name.endswith(".json") and "/" not in name else None
+            found = metadata_digest(said or {}) if name == "metadata.json" else _digest(directory / check_path(name))
+        except (OSError, ValueError, errors.UnsafePath) as e:
+            raise errors.CheckpointDamaged(f"{directory / name} cannot be read: {e}. Use another checkpoint.") from e
+        if found != digest:
+            raise errors.CheckpointDamaged(
+                f"{directory / name} is not the file that was saved: its SHA-256 differs. Use another checkpoint. If "
+                "it was changed on purpose, store the directory anew with core_context.checkpoint.upload()."
+            )
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with artifacts.open_plain(path) as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def metadata_digest(metadata: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what `metadata.json` says, however it is laid out."""
+    return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
 
 
 @contextlib.contextmanager
@@ -139,7 +184,8 @@ def _small_files(
 ) -> Iterator[Path]:
     """The directory of a checkpoint, or one with these files only: nobody waits for gigabytes. For one rank alone."""
     if _is_directory(source):
-        artifacts.verify_in_place(Path(source), names.__contains__)
+        if not artifacts.verify_in_place(Path(source), names.__contains__):
+            _check_beside(Path(source), names)
         yield Path(source)
         return
     with tempfile.TemporaryDirectory(prefix="determined-") as directory:
@@ -179,7 +225,8 @@ def saved_metadata(core_context: core.Context, source: str) -> dict[str, Any]:
 
 def read_metadata(directory: Path) -> dict[str, Any]:
     """What `metadata.json` of a checkpoint's directory says, verified if that can be; empty if there is none."""
-    artifacts.verify_in_place(directory, "metadata.json".__eq__)
+    if not artifacts.verify_in_place(directory, "metadata.json".__eq__):
+        _check_beside(directory, ["metadata.json"])
     return artifacts.documents.read(directory / "metadata.json") or {}
 
 

@@ -310,7 +310,8 @@ def test_the_seed_is_known_before_loading(root: Path) -> None:
     assert saved_seed(run.core, str(root / storage_id)) == 123
     copy = shutil.copytree(root / storage_id, root.parent / "copy")
     (copy / "metadata.json").unlink()
-    assert saved_seed(run.core, str(copy)) is None
+    with pytest.raises(errors.CheckpointDamaged, match=r"metadata\.json is not the file that was saved"):
+        saved_seed(run.core, str(copy))
     (root / storage_id / "metadata.json").unlink()
     with pytest.raises(errors.CheckpointDamaged, match=r"metadata\.json is missing"):
         saved_seed(run.core, str(root / storage_id))

@@ -146,16 +146,27 @@ def test_fit_refuses_every_damage_of_a_download(downloaded: Path, fit: Callable[
 
 
 def test_without_a_manifest_the_archive_is_checked(copied: Path, fit: Callable[[Path], None]) -> None:
-    """Every bit of state_dict.pth counts, in a tensor, in a header, or in between; the other files have to be files."""
+    """Every bit of state_dict.pth counts, in a tensor, in a header, or in between; it vouches for the other files."""
     assert CARRIED not in files(copied)
     load(copied)
     fit(copied)
     assert accepted(copied, damages(copied, "state_dict.pth", flips=150), load) == []
     assert accepted(copied, damages(copied, "state_dict.pth", flips=10), fit) == []
-    for name in ("metadata.json", "trial_state.pkl", "load_data.json"):
-        places = [each for each in damages(copied, name, flips=0) if " as " in each[0]]
-        for use in (load, fit):
-            assert accepted(copied, iter(places), use) == []
+    others = [name for name in files(copied) if name not in ("state_dict.pth", "metadata.json")]
+    assert {"trial_state.pkl", "load_data.json", "code/lib/part.py"} <= set(others)
+    for use in (load, fit):
+        assert accepted(copied, (each for name in others for each in damages(copied, name, flips=6)), use) == []
+
+
+def test_without_a_manifest_what_metadata_says_is_checked(copied: Path, fit: Callable[[Path], None]) -> None:
+    """A bit of metadata.json that changes what it says is refused; one that only changes white space is not."""
+    before = json.loads((copied / "metadata.json").read_text())
+    for use in (load, fit):
+        for label in accepted(copied, damages(copied, "metadata.json", flips=40), use):
+            bit = int(label.rpartition(" ")[2])
+            content = bytearray((copied / "metadata.json").read_bytes())
+            content[bit // 8] ^= 1 << bit % 8
+            assert json.loads(content) == before, label
 
 
 def test_fit_refuses_what_is_no_file_in_the_storage(stored: Path, fit: Callable[[Path], None]) -> None:
@@ -279,10 +290,11 @@ def test_an_archive_without_checksums_is_read(copied: Path) -> None:
 
 
 def test_what_was_changed_on_purpose(downloaded: Path) -> None:
-    """The message says which file to remove, and then the checkpoint is loaded."""
+    """The message says how to keep the change: stored anew, the checkpoint is loaded."""
     described: dict[str, Any] = json.loads((downloaded / "load_data.json").read_text())
     (downloaded / "load_data.json").write_text(json.dumps({**described, "hparams": {"lr": 3}}))
-    with pytest.raises(errors.CheckpointDamaged, match=rf"on purpose, remove its {CARRIED}"):
+    with pytest.raises(errors.CheckpointDamaged, match=r"on purpose, store the directory anew with .*upload\(\)"):
         load(downloaded)
-    (downloaded / CARRIED).unlink()
-    load(downloaded)
+    checkpoints = CheckpointContext()
+    storage_id = checkpoints.upload(downloaded, {"steps_completed": 2})
+    load(Path(checkpoints.location) / storage_id)
