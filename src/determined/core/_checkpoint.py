@@ -153,7 +153,7 @@ class CheckpointContext:
         """
         self._check_chief("store_path")
         shared = shared or {}
-        self._checked(metadata)
+        checked = self._checked(metadata)
         storage_id = str(uuid.uuid4())
         with self._drafting(storage_id, is_sole=True) as draft:
             path = draft.workspace()
@@ -164,7 +164,8 @@ class CheckpointContext:
                 shared = {name: file for name, file in shared.items() if _is_unchanged(path / name, file)}
             own = _selected(path, None) - shared.keys()
             entries = draft.put(path, own, move=True, known=written) | draft.put_shared(shared)
-            self._publish(draft, entries, self._checked(metadata))
+            # A block of the user's may have added to it; ours has not.
+            self._publish(draft, entries, checked if written is not None else self._checked(metadata))
 
     def download(
         self,

@@ -115,6 +115,7 @@ class Checkpointer:
         self._snapshot = Snapshot()
         self._background: BackgroundSave | None = None  # on the chief
         self._is_saving = False  # on every rank
+        self._described: tuple[str | None, SharedFile] | None = None  # load_data.json, and the script it names
         self._stored_sharded: str | None = None
         self._kept_as_text: set[str] = set()
         self._about_the_run = _about_the_run(core_context)
@@ -181,6 +182,11 @@ class Checkpointer:
         """What is the same in all checkpoints of a run, so that it is written only once."""
         code = {f"code/{path}": file for path, file in self._code.read().items()}
         self._code.say()
+        if self._described is None or self._described[0] != self._code.script:
+            self._described = (self._code.script, self._describe())
+        return {**code, "load_data.json": self._described[1]}
+
+    def _describe(self) -> SharedFile:
         described = json.dumps(self._load_data(), indent=2).encode()
         if len(described) > documents.LARGEST:
             logger.warning(
@@ -189,7 +195,7 @@ class Checkpointer:
                 len(described),
                 documents.LARGEST,
             )
-        return {**code, "load_data.json": SharedFile(described)}
+        return SharedFile(described)
 
     def _beside(self, shared: Mapping[str, SharedFile], metadata: dict[str, Any]) -> dict[str, Any]:
         """Return checksums of the other files, for `state_dict.pth`: in a copy by hand nothing else has any.
