@@ -197,7 +197,7 @@ def test_ids_are_taken_as_they_are_typed(
     ("words", "code", "sentence"),
     [
         ("", 2, "Name an experiment, or a trial with -t."),
-        ("lst", 2, "Did you mean 'list'?"),
+        ("lst", 2, "Did you mean 'list' or 'ls'?"),
         ("1 two", 2, "'two' is not an id"),
         ("kill", 2, "Name them, or give --all"),
         ("kill 1 --all", 2, "Name them, or give --all"),

@@ -191,6 +191,8 @@ class _OneStream(Reader):
 
     def _open(self) -> Iterator[Any]:
         self._reads = 0
+        if self._rereads:
+            self._end_workers()
         self._streams = OwnStreams("loader", self._seed, self._number)
         with self._streams:
             opened = super()._open()
@@ -198,6 +200,13 @@ class _OneStream(Reader):
             self._streams.load_state_dict(self._stood)
             self._stood = None
         return opened
+
+    def _end_workers(self) -> None:
+        """Have a wrapped loader with persistent workers start new ones: old ones go on with their random streams, and
+        nobody knows after a resume where those stood."""
+        for part in _parts(self._loader):
+            if isinstance(part, _TorchLoader) and part.persistent_workers:
+                part._iterator = None
 
     def read(self) -> Any:
         assert self._streams is not None, "started"
