@@ -223,10 +223,10 @@ def test_how_a_notebook_is_known(notebook: Notebook) -> None:
     seen = notebook.run(
         "import os; from determined._notebook import notebook_path\n"
         "globals().pop('__vsc_ipynb_file__', None); found = [notebook_path()]\n"
-        "for name in ('/work/a.ipynb', 'b.ipynb', 'Console 1'):\n"
+        "for name in ('/lab/a.ipynb', 'b.ipynb', 'Console 1'):\n"
         "    os.environ['JPY_SESSION_NAME'] = name; found.append(notebook_path())\n"
-        "__vsc_ipynb_file__ = '/work/c.ipynb'; found.append(notebook_path())\n"
+        "__vsc_ipynb_file__ = '/lab/c.ipynb'; found.append(notebook_path())\n"
         "del os.environ['JPY_SESSION_NAME'], __vsc_ipynb_file__; found"
     )
     here = str(notebook.directory / "b.ipynb")
-    assert ast.literal_eval(seen.result) == [None, "/work/a.ipynb", here, None, "/work/c.ipynb"]
+    assert ast.literal_eval(seen.result) == [None, "/lab/a.ipynb", here, None, "/lab/c.ipynb"]
