@@ -183,10 +183,10 @@ def test_a_missing_random_state_is_a_warning(root: Path, caplog: pytest.LogCaptu
 
 
 def test_missing_counters_start_afresh(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """FIX W31: fresh counters with a warning that names the files looked for."""
+    """FIX W31: in an older layout, fresh counters with a warning that names the files looked for."""
     run = make_run(root)
     run.train(2)
-    odd = resave(root / run.save(), root.parent / "odd", progress=None)
+    odd = resave(root / run.save(), root.parent / "odd", progress=None, files_beside=None)
     (odd / "trial_state.pkl").unlink()
     other = make_run(root)
     assert not other.checkpointer.load(str(odd)).continues
