@@ -35,7 +35,7 @@ HOME = os.environ.setdefault("DET_HOME", tempfile.mkdtemp(prefix="determined-ben
 os.environ.setdefault("DET_PROGRESS", "off")
 
 from determined import pytorch
-from determined.pytorch import _checkpoint
+from determined.pytorch.checkpoint import checkpointer
 
 MEGABYTES = 600
 
@@ -117,7 +117,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 def save(trial_class: Callable[[Any], Any], rounds: int) -> tuple[float, float]:
     """Seconds that one save takes, and seconds to save the same state by hand, in turns."""
     ours, by_hand = [], []
-    real = _checkpoint.Checkpointer.save
+    real = checkpointer.Checkpointer.save
 
     def both(self: Any, *args: Any) -> str:
         seconds, storage_id = timed(lambda: real(self, *args))
@@ -127,14 +127,14 @@ def save(trial_class: Callable[[Any], Any], rounds: int) -> tuple[float, float]:
         self._core.checkpoint.delete(storage_id)
         return str(storage_id)
 
-    _checkpoint.Checkpointer.save = both  # type: ignore[method-assign]
+    checkpointer.Checkpointer.save = both  # type: ignore[method-assign]
     try:
         with pytorch.init(seed=0) as context:
             pytorch.Trainer(trial_class(context), context).fit(
                 max_length=pytorch.Batch(rounds), checkpoint_period=pytorch.Batch(1), checkpoint_policy="none"
             )
     finally:
-        _checkpoint.Checkpointer.save = real  # type: ignore[method-assign]
+        checkpointer.Checkpointer.save = real  # type: ignore[method-assign]
     return statistics.median(ours[1:]), statistics.median(by_hand[1:])
 
 

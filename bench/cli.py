@@ -25,7 +25,7 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 
 def fill(path: Path, runs: int) -> None:
     """A store with so many finished runs of one trial each."""
-    from determined.store.database import open_store
+    from determined.store.database.connection import open_store
     from determined.store.schema import experiments, trials
 
     store = open_store(path)

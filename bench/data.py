@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from determined.pytorch import DataLoader
-from determined.pytorch._stream import training_stream
+from determined.pytorch.data.stream import training_stream
 
 RECORDS = 200_000
 TARGET = 0.98

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from determined.pytorch._metrics import TrainingWindow, ValidationPass
-from determined.pytorch._reducer import Reducer
+from determined.pytorch.metrics.reducer import Reducer
+from determined.pytorch.metrics.reduction import TrainingWindow, ValidationPass
 
 WINDOW = 100  # the default reporting period
 ROUNDS = 15

@@ -22,10 +22,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from determined.store import attempts, curves, experiments, metrics, trials
+from determined.store import attempts, experiments, trials
 from determined.store.attempts import Attempt
-from determined.store.database import Store, open_store
+from determined.store.database.connection import Store, open_store
 from determined.store.messages import MetricReport
+from determined.store.metrics import curves, metric_reports
 
 ROUNDS = 7
 console = Console()
@@ -50,7 +51,7 @@ def make_runs(store: Store, runs: int, reports: int = 3) -> None:
                 )
                 attempt = attempts.begin(conn, trials.create(conn, experiment, hparams={"lr": number}))
                 loss = [MetricReport("validation", {"loss": 1 / (step + number + 1)}, step) for step in range(reports)]
-                metrics.append(conn, attempt, loss)
+                metric_reports.append(conn, attempt, loss)
 
 
 def some_reports(first: int, count: int, names: int) -> list[MetricReport]:
@@ -78,7 +79,7 @@ def append(store: Store, place: str) -> None:
             for batch in batches:
                 start = time.perf_counter()
                 with store.write() as conn:
-                    metrics.append(conn, attempt, batch)
+                    metric_reports.append(conn, attempt, batch)
                 took.append(time.perf_counter() - start)
             each = min(took)
             table.add_row(f"{count:,}", str(names), f"{each * 1e3:.1f}", f"{count * names / each:,.0f}")
@@ -92,7 +93,7 @@ def fill(store: Store, points: int) -> Attempt:
     for first in range(0, points, 5000):
         reports = some_reports(first, min(5000, points - first), 1)
         with store.write() as conn:
-            metrics.append(conn, attempt, reports)
+            metric_reports.append(conn, attempt, reports)
     took = time.perf_counter() - start
     console.print(f"{points:,} points written in {took:.1f} s: {points / took:,.0f} a second, sustained")
     return attempt
@@ -136,7 +137,7 @@ def resume(store: Store, attempt: Attempt, points: int) -> None:
         again = attempts.begin(conn, attempt.trial_id)
     start = time.perf_counter()
     with store.write() as conn:
-        metrics.append(conn, again, some_reports(points - points // 10, 100, 1))
+        metric_reports.append(conn, again, some_reports(points - points // 10, 100, 1))
     took = time.perf_counter() - start
     console.print(f"first report of a resumed run, hiding {points // 10:,} rows: {took * 1e3:.0f} ms")
 
@@ -146,7 +147,7 @@ def read_chart(store: Store, place: str) -> None:
     runs = [make_run(store) for _ in range(50)]
     for attempt in runs:
         with store.write() as conn:
-            metrics.append(conn, attempt, some_reports(0, 2000, 2))
+            metric_reports.append(conn, attempt, some_reports(0, 2000, 2))
     with store.read() as conn:
         ids = [attempt.trial_id for attempt in runs]
         found = curves.chart(conn, ids, "training", "loss", buckets=200)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import TypeVar
 
-from determined.core._link import NullLink
+from determined.core.recording.link import NullLink
 from determined.store.messages import Report, Signal
 
 R = TypeVar("R", bound=Report)

@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import Any
 
 from determined.artifacts import open_storage
-from determined.store import attempts, checkpoints, experiments, logs, metrics, processes, trials
+from determined.store import attempts, checkpoints, experiments, logs, processes, trials
 from determined.store.attempts import Attempt
-from determined.store.database import Store, open_store
+from determined.store.database.connection import Store, open_store
 from determined.store.messages import CheckpointReport, LogLine, MetricReport
+from determined.store.metrics import metric_reports
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 METRIC = "loss"
@@ -190,7 +191,7 @@ class History:
             for steps, value in values.items()
         ]
         with self.store.write() as conn:
-            metrics.append(conn, run.attempt, reports)
+            metric_reports.append(conn, run.attempt, reports)
 
     def save(self, run: Run, steps: int, content: bytes = b"weights", storage_id: str | None = None) -> str:
         """A checkpoint, on disk and recorded."""

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from determined.store import schema
-from determined.store.database import Store, open_store
+from determined.store.database.connection import Store, open_store
 from determined.store.values import load
 
 

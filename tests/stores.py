@@ -50,7 +50,7 @@ class PostgresServer:
 
     def database(self) -> str:
         """The URL of a database that is a fresh store; give it back by `empty`, unless its tables were changed."""
-        from determined.store.database import open_store
+        from determined.store.database.connection import open_store
 
         if not self._fresh:
             self._fresh.append(self.empty_database())
@@ -59,9 +59,10 @@ class PostgresServer:
 
     def empty(self, url: str) -> None:
         """Make a store as good as new: far cheaper than a new one."""
-        from determined.store import opening, schema
-        from determined.store.database import Store
-        from determined.store.place import find_place
+        from determined.store import schema
+        from determined.store.database import opening
+        from determined.store.database.connection import Store
+        from determined.store.database.location import find_place
 
         name = name_of(url)
         self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
@@ -122,7 +123,7 @@ def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """A fresh store, open."""
-    from determined.store.database import open_store
+    from determined.store.database.connection import open_store
 
     if request.param == "sqlite":
         opened = open_store(tmp_path / "store" / "determined.db")
@@ -140,7 +141,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 @pytest.fixture
 def sqlite_store(tmp_path: Path) -> Iterator[Any]:
     """A fresh store in a file, open."""
-    from determined.store.database import open_store
+    from determined.store.database.connection import open_store
 
     opened = open_store(tmp_path / "store" / "determined.db")
     yield opened

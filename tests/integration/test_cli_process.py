@@ -143,7 +143,7 @@ def port() -> Iterator[int]:
 @pytest.mark.slow
 def test_tensorboard_shows_the_runs_that_are_named(history: History, tmp_path: Path, port: int) -> None:
     """6.3: TensorBoard runs on the trials' event files until Ctrl-C, and leaves nothing behind."""
-    from determined.core._event_file import EventFile
+    from determined.core.recording.event_file import EventFile
 
     files = tmp_path / "events"
     files.mkdir()

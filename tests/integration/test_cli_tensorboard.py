@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from determined.cli.main import main
 from determined.cli.tensorboard import detached, server
-from determined.core._event_file import EventFile
+from determined.core.recording.event_file import EventFile
 from tests.history import History, Run
 from tests.ranks import free_port
 from tests.tensorboards import in_place_of_tensorboard, reaped

@@ -103,12 +103,12 @@ def test_ctrl_c_twice_interrupts() -> None:
 LATE = """
 import os, signal, sys
 from determined import core
-from determined.core import _metrics
-close = _metrics.Shipper.close
+from determined.core.recording import shipper
+close = shipper.Shipper.close
 def interrupted_close(shipper):
     os.kill(os.getpid(), int(sys.argv[1]))
     close(shipper)
-_metrics.Shipper.close = interrupted_close
+shipper.Shipper.close = interrupted_close
 with core.init() as context:
     context.train.report_training_metrics(1, {"loss": 0.5})
 print("unreached")

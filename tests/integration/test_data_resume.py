@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from determined.pytorch import DataLoader
-from determined.pytorch._stream import TrainingStream, training_stream
+from determined.pytorch.data.stream import TrainingStream, training_stream
 
 RANKS = 2
 RECORDS = 13  # 7 batches of 2: they divide neither by the batch size nor by the ranks

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import Subset, TensorDataset, default_collate, get_worker_info
 
 from determined.pytorch import DataLoader
-from determined.pytorch._stream import training_stream, validation_loader
+from determined.pytorch.data.stream import training_stream, validation_loader
 from tests.unit.pytorch.loaders import streams
 
 

@@ -15,8 +15,8 @@ from torch import nn
 
 from determined import core, pytorch
 from determined.pytorch import Batch
-from determined.pytorch._ddp import distribute
-from determined.pytorch._process_group import process_group
+from determined.pytorch.parallel.ddp import distribute
+from determined.pytorch.parallel.process_group import process_group
 from tests.ddp_trials import FEATURES, elsewhere, result_of
 from tests.forks import Nursery
 from tests.ranks import free_port, run_processes

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from determined import artifacts
-from determined.store import upkeep
+from determined.store.upkeep import checks
 from tests import records
 
 KILLS = 100
@@ -26,10 +26,10 @@ LINGERS = (0.02, 0.3, 0.8)  # seconds that reports wait for company: few are in 
 SCRIPT = """
 import json, os, sys, time
 from determined import core
-from determined.core import _metrics
+from determined.core.recording import shipper
 
-_metrics.LAST_CHANCE_SECONDS = 200.0
-_metrics.LINGER_SECONDS = LINGER
+shipper.LAST_CHANCE_SECONDS = 200.0
+shipper.LINGER_SECONDS = LINGER
 with core.init(checkpoint_storage=sys.argv[1]) as context:
     history = context._history("latest", "Lane", True)
     found, step, kept = history.found[0] if history and history.found else None, 0, []
@@ -60,8 +60,11 @@ FORKS = """
 import os, runpy, sys
 import alembic.command, fsspec.implementations.local, psutil, sqlalchemy.dialects.sqlite
 from determined import artifacts, core
-from determined.core import _metrics, _recording, _store_link
-from determined.store import database, experiments, metrics, migrations, upkeep
+from determined.core.recording import run_rows, shipper, store_link
+from determined.store import experiments, migrations
+from determined.store.database import connection
+from determined.store.metrics import metric_reports
+from determined.store.upkeep import checks
 
 script, storage = sys.argv[1:]
 for steps in sys.stdin:
@@ -199,7 +202,7 @@ def _let_a_minute_pass(runs: Path) -> None:
 
 def _check_store() -> None:
     with records.opened() as store:
-        assert upkeep.check(store) == []
+        assert checks.check(store) == []
     visible = [row for row in records.table("metrics") if not row["archived"]]
     told = [(row["trial_id"], row["metric_group"], row["steps"]) for row in visible]
     assert len(told) == len(set(told))

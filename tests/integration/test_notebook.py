@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from jupyter_client import BlockingKernelClient, KernelManager
 
-from determined.pytorch import _bar
+from determined.pytorch.display import bar
 from tests import records
 
 CELL_SECONDS = 300.0
@@ -145,7 +145,7 @@ def test_training_in_a_kernel(notebook: Notebook) -> None:
     assert seen.status == "ok"
     assert seen.others == []
     ((_, frames),) = seen.lines.items()
-    assert 2 < len(frames) <= 3 + seen.seconds / _bar.NOTEBOOK_SECONDS, "it moves, and does not flood the page"
+    assert 2 < len(frames) <= 3 + seen.seconds / bar.NOTEBOOK_SECONDS, "it moves, and does not flood the page"
     assert not any(set(frame) & set("\n\r\x1b") for frame in frames)
     assert "60/60" in frames[-1]
     assert "val error " in frames[-1]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from determined import core
-from determined.store import upkeep
+from determined.store.upkeep import checks
 from tests import records
 
 TRIAL = """
@@ -117,7 +117,7 @@ def well(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[
 def is_whole() -> bool:
     """The store passes its own check, and no step is told twice."""
     with records.opened() as store:
-        problems = upkeep.check(store)
+        problems = checks.check(store)
     seen = [
         (row["trial_id"], row["metric_group"], row["steps"])
         for row in records.table("metrics")
@@ -446,9 +446,9 @@ def test_debugging_works(tmp_path: Path) -> None:
 REPORTS = """
 import sys, time
 from determined import core
-from determined.core import _metrics
-from determined.store import database
-database.BUSY_SECONDS = _metrics.LAST_CHANCE_SECONDS = 200.0  # whatever the machine has to do besides
+from determined.core.recording import shipper
+from determined.store.database import connection
+connection.BUSY_SECONDS = shipper.LAST_CHANCE_SECONDS = 200.0  # whatever the machine has to do besides
 with core.init() as context:
     for step in range(200):
         context.train.report_training_metrics(step, {"loss": step * 0.5, "who": int(sys.argv[1])})

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from determined import core
-from determined.store import upkeep
-from determined.store.database import open_store
+from determined.store.database.connection import open_store
+from determined.store.upkeep import checks
 from tests import records
 
 GARBAGE = b"\xa5\x5a" * 60_000
@@ -114,7 +114,7 @@ def test_damage_in_the_middle(
     assert aside.read_bytes() == found[0], "never overwritten"
     assert steps() == {6, 7, 8, 9, 10}
     with records.opened() as store:
-        assert upkeep.check(store) == []
+        assert checks.check(store) == []
     assert not list(home.glob("runs/*"))
 
 
@@ -125,7 +125,7 @@ def test_damage_while_all_is_in_the_log(home: Path, garbage: Path, damage: Calla
     assert steps() >= {6, 7, 8, 9, 10}
     assert steps() == set(range(1, 11)) or asides(home)
     with records.opened() as store:
-        assert upkeep.check(store) == []
+        assert checks.check(store) == []
 
 
 @pytest.mark.parametrize("how", [overwrite, replace])
@@ -141,7 +141,7 @@ def test_another_store_in_its_place(
         names = {name for group in row["summary_metrics"].values() for name in group}
         assert names in ({"loss"}, {"theirs"})
     with records.opened() as store:
-        assert upkeep.check(store) == []
+        assert checks.check(store) == []
 
 
 def test_a_removed_store_is_delivered_to_the_next(home: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -166,7 +166,7 @@ def test_damage_before_the_start(
     home.mkdir(mode=0o700)
     shutil.copyfile(garbage, path)
     monkeypatch.setenv("DET_STORE", str(path))
-    monkeypatch.setattr("determined.core._metrics.LAST_CHANCE_SECONDS", 0.5)
+    monkeypatch.setattr("determined.core.recording.shipper.LAST_CHANCE_SECONDS", 0.5)
     with core.init() as context:
         context.train.report_training_metrics(1, {"loss": 1.0})
     if is_usual:

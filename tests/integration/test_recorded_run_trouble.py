@@ -19,16 +19,16 @@ import psutil
 import pytest
 
 from determined import core
-from determined.core import _metrics
-from determined.store import database
+from determined.core.recording import shipper
+from determined.store.database import connection
 from tests import records
 from tests.stores import started_postgres
 
 RUN = """
 import sys, time
 from determined import core
-from determined.core import _metrics
-_metrics.LAST_CHANCE_SECONDS = 200.0
+from determined.core.recording import shipper
+shipper.LAST_CHANCE_SECONDS = 200.0
 with core.init() as context:
     for step in range(100):
         context.train.report_training_metrics(step, {"loss": 1.0})
@@ -42,8 +42,8 @@ with core.init() as context:
 def hurried() -> Iterator[None]:
     """Nobody waits long for a database that is away."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "BUSY_SECONDS", 0.2)
-        patch.setattr(_metrics, "LAST_CHANCE_SECONDS", 0.5)
+        patch.setattr(connection, "BUSY_SECONDS", 0.2)
+        patch.setattr(shipper, "LAST_CHANCE_SECONDS", 0.5)
         yield
 
 
@@ -107,13 +107,13 @@ def test_a_store_that_stays_locked_is_caught_up_later(home: Path, caplog: pytest
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Decision 4: what SQLite says on a full disk is waited out, and all of it is there once there is space."""
     pages = 150
-    begin = database._begin_sqlite
+    begin = connection._begin_sqlite
 
     def with_little_space(conn: Any) -> None:
         conn.exec_driver_sql(f"PRAGMA max_page_count = {pages}")  # SQLite's own "database or disk is full"
         begin(conn)
 
-    monkeypatch.setattr(database, "_begin_sqlite", with_little_space)
+    monkeypatch.setattr(connection, "_begin_sqlite", with_little_space)
     with caplog.at_level(logging.WARNING, "determined.core"), core.init() as context:
         for step in range(300):
             context.train.report_training_metrics(step, {"loss": 1.0, "text": "x" * 5000})
@@ -129,7 +129,7 @@ def test_a_store_that_may_only_be_read(monkeypatch: pytest.MonkeyPatch, caplog: 
     with core.init():
         pass
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "determined.core"):
-        patch.setattr(database.os, "access", lambda *_: False)  # root may write everywhere
+        patch.setattr(connection.os, "access", lambda *_: False)  # root may write everywhere
         with hurried(), core.init() as context:
             context.train.report_training_metrics(1, {"loss": 1.0})
     assert (

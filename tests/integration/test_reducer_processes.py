@@ -8,8 +8,8 @@ import torch
 
 from determined import pytorch
 from determined.core import DistributedContext
-from determined.pytorch._metrics import TrainingWindow, ValidationPass
-from determined.pytorch._reducer import _PyTorchReducerContext
+from determined.pytorch.metrics.reducer import _PyTorchReducerContext
+from determined.pytorch.metrics.reduction import TrainingWindow, ValidationPass
 from tests.ranks import run_processes, try_processes
 
 BATCHES = 7

@@ -23,7 +23,7 @@ import pytest
 import torch
 
 from determined import errors
-from determined.core import _record
+from determined.core.recording import run_description
 from determined.pytorch import Batch, DataLoader, ShouldExit
 from tests.trials import OneWeightTrial, train
 
@@ -36,7 +36,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints copy the code of the current directory; here there is none. "latest" is that of one script."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setattr(_record, "_script", lambda: __file__)  # as in the processes below, which run this file
+    monkeypatch.setattr(run_description, "_script", lambda: __file__)  # as in the processes below, which run this file
 
 
 def weight_after(batches: int) -> float:

@@ -21,11 +21,11 @@ def validate(ctx: click.Context, files: tuple[str, ...], settings: tuple[str, ..
 
 def _is_valid(file: str, settings: tuple[str, ...]) -> bool:
     from determined.errors import ConfigError
-    from determined.experiment import config_file, overrides
-    from determined.experiment.config import ExperimentConfig
+    from determined.experiment.config import experiment_file, overrides
+    from determined.experiment.config.experiment_config import ExperimentConfig
 
     try:
-        read = config_file.read(file)
+        read = experiment_file.read(file)
         config = ExperimentConfig.parse(overrides.layer(settings, read.values), read.values)
     except ConfigError as error:
         say(str(error) if str(error).startswith(file) else f"{file}: {error}", lines=True)
@@ -40,6 +40,6 @@ def _is_valid(file: str, settings: tuple[str, ...]) -> bool:
 def schema() -> None:
     """Print the JSON Schema of experiment files, so that editors complete and check them."""
     from determined.cli.render import show_json
-    from determined.experiment.json_schema import schema as made
+    from determined.experiment.config.json_schema import schema as made
 
     show_json(made())

@@ -13,7 +13,7 @@ from determined.cli.render import Column, Table, show_json, show_yaml
 
 if TYPE_CHECKING:
     from determined.cli.preview_report import Report
-    from determined.experiment.config import ExperimentConfig
+    from determined.experiment.config.experiment_config import ExperimentConfig
 
 USED = ("searcher", "hyperparameters")
 USED_BY_SIMULATION = ("resources", "reproducibility", "max_restarts")
@@ -66,10 +66,10 @@ def preview_search(
 def _read(config: str, *, is_simulated: bool) -> tuple[ExperimentConfig, bool]:
     """The parts of the file that matter here, checked; and whether it has a seed of its own."""
     from determined.errors import ConfigError
-    from determined.experiment import config_file
-    from determined.experiment.config import ExperimentConfig
+    from determined.experiment.config import experiment_file
+    from determined.experiment.config.experiment_config import ExperimentConfig
 
-    values = config_file.read(config).values
+    values = experiment_file.read(config).values
     used = (*USED, *USED_BY_SIMULATION) if is_simulated else USED
     try:
         checked = ExperimentConfig.parse({key: values[key] for key in used if key in values}, managed=False)
@@ -118,7 +118,7 @@ def _simulated(
 ) -> Report:
     """Play the search that the file describes."""
     from determined.cli.preview_report import Report
-    from determined.experiment.simulate import MAX_TIME, World, simulate
+    from determined.experiment.simulation.play import MAX_TIME, World, simulate
 
     searcher = checked.effective()["searcher"]
     length, unit = _length(searcher)

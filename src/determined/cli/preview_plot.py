@@ -12,7 +12,7 @@ from determined.cli.render import cell
 
 if TYPE_CHECKING:
     from determined.cli.preview_report import Group, Report
-    from determined.experiment.simulation import SimulatedTrial, Simulation
+    from determined.experiment.simulation.result import SimulatedTrial, Simulation
 
 BEST, MISSED, FAILED = 1, 3, 6
 RUNGS = (0, 2, 5, 4, 7)  # from the end of training down: the fewer trials, the stronger the colour

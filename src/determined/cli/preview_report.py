@@ -10,8 +10,8 @@ from determined.cli.render import Column, Percent, Table
 
 if TYPE_CHECKING:
     from determined.experiment.hparams import Space
-    from determined.experiment.simulate import World
-    from determined.experiment.simulation import SimulatedTrial, Simulation
+    from determined.experiment.simulation.play import World
+    from determined.experiment.simulation.result import SimulatedTrial, Simulation
 
 COLUMNS = [
     Column("Trained to", is_whole=True),
@@ -53,7 +53,7 @@ class Report:
 
     def groups(self) -> list[Group]:
         """The trials by how they ended: at each rung, at the end, failed, unusable."""
-        from determined.experiment.simulation import Ending
+        from determined.experiment.simulation.result import Ending
 
         by_rung: dict[int, list[SimulatedTrial]] = {}
         failed: list[SimulatedTrial] = []
@@ -77,7 +77,7 @@ class Report:
 
     def rungs(self) -> list[int]:
         """Where trials are compared; the last is the end of training."""
-        from determined.experiment.simulate import rungs_of
+        from determined.experiment.simulation.play import rungs_of
 
         return rungs_of(self.searcher) or [self.played.max_time]
 
@@ -142,7 +142,7 @@ class Report:
 
     def _planned(self) -> dict[int, int]:
         from determined.experiment.search.preview import halving_counts, preview
-        from determined.experiment.simulate import rungs_of
+        from determined.experiment.simulation.play import rungs_of
 
         if rungs_of(self.searcher):
             return halving_counts(self.searcher)

@@ -311,10 +311,10 @@ class Determined:
 
             client.connect().metric_names([1, 2])["validation"]
         """
-        from determined.store import metrics
+        from determined.store.metrics import metric_reports
 
         with self._session.read() as conn:
-            return metrics.names(conn, trial_ids=trial_ids)
+            return metric_reports.names(conn, trial_ids=trial_ids)
 
     # The model registry.
 
@@ -336,10 +336,10 @@ class Determined:
 
             client.create_model("digits", labels=["vision"])
         """
-        from determined.store import models, places
+        from determined.store import models, workspaces
 
         with self._session.write() as conn:
-            workspace = places.find_workspace(conn, workspace_name) if workspace_name is not None else None
+            workspace = workspaces.find_workspace(conn, workspace_name) if workspace_name is not None else None
             row = models.create(
                 conn,
                 name,
@@ -381,12 +381,12 @@ class Determined:
 
             [model.name for model in client.list_models(name="digit")]
         """
-        from determined.store import models, places
+        from determined.store import models, workspaces
 
         with self._session.read() as conn:
             ids = list(workspace_ids) if workspace_ids is not None else None
             if workspace_names is not None:
-                ids = [*(ids or []), *(places.find_workspace(conn, given).id for given in workspace_names)]
+                ids = [*(ids or []), *(workspaces.find_workspace(conn, given).id for given in workspace_names)]
             rows = models.find(
                 conn,
                 name=name,
@@ -409,17 +409,17 @@ class Determined:
 
     def get_workspace(self, name: str) -> Workspace:
         """A workspace by its name."""
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.read() as conn:
-            return Workspace(self._session, places.find_workspace(conn, name))
+            return Workspace(self._session, workspaces.find_workspace(conn, name))
 
     def list_workspaces(self) -> Listing[Workspace]:
         """All workspaces, the oldest first."""
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.read() as conn:
-            return Listing(Workspace(self._session, row) for row in places.list_workspaces(conn))
+            return Listing(Workspace(self._session, row) for row in workspaces.list_workspaces(conn))
 
     def create_workspace(self, name: str) -> Workspace:
         """Add a workspace.
@@ -428,18 +428,18 @@ class Determined:
 
             client.create_workspace("vision")
         """
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.write() as conn:
-            row = places.find_workspace(conn, places.create_workspace(conn, name))
+            row = workspaces.find_workspace(conn, workspaces.create_workspace(conn, name))
         return Workspace(self._session, row)
 
     def delete_workspace(self, name: str) -> None:
         """Remove a workspace and its projects; refused while something is filed in it."""
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.write() as conn:
-            places.delete_workspace(conn, name)
+            workspaces.delete_workspace(conn, name)
 
     # What older scripts call these.
     get_models = list_models

@@ -29,10 +29,10 @@ def checked_text(what: str, given: object) -> str:
 
 def project_id(session: Session, workspace_name: str, project_name: str) -> int:
     """The number of a project of a workspace."""
-    from determined.store import places
+    from determined.store import workspaces
 
     with session.read() as conn:
-        return places.find_project(conn, workspace_name, project_name).id
+        return workspaces.find_project(conn, workspace_name, project_name).id
 
 
 def change(session: Session, experiment_id: int, *, labels: Any = None, **fields: Any) -> None:

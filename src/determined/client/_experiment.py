@@ -190,10 +190,10 @@ class Experiment:
 
             experiment.metric_names()["validation"]
         """
-        from determined.store import metrics
+        from determined.store.metrics import metric_reports
 
         with self._session.read() as conn:
-            return metrics.names(conn, experiment_id=self.id)
+            return metric_reports.names(conn, experiment_id=self.id)
 
     def events(self) -> list[EventRow]:
         """What happened to it, oldest first: changes of state with their reasons.
@@ -308,7 +308,7 @@ class Experiment:
 
             experiment.apply_retention(save_trial_best=1, save_trial_latest=1, dry_run=True).removed
         """
-        from determined.store.retention import KEYS, Policy
+        from determined.store.upkeep.retention import KEYS, Policy
 
         numbers = dict(zip(KEYS, (save_experiment_best, save_trial_best, save_trial_latest), strict=True))
         policy = Policy.asked_for(numbers)

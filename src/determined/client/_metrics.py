@@ -87,10 +87,12 @@ class Metrics:
         self._with_batches = with_batches
 
     def __iter__(self) -> Iterator[TrialMetrics]:
-        from determined.store import metrics
+        from determined.store.metrics import metric_reports
 
         with self._session.read() as conn:
-            found = metrics.rows(conn, self._trial_ids, self._group, with_batches=self._with_batches, **self._range)
+            found = metric_reports.rows(
+                conn, self._trial_ids, self._group, with_batches=self._with_batches, **self._range
+            )
             for row in found:
                 own = (row.metrics, row.group, row.batch_metrics, row.window)
                 yield TrialMetrics(row.trial_id, row.attempt, row.steps, row.time, *own)

@@ -170,10 +170,10 @@ class Model:
 
             model.move_to_workspace("vision")
         """
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.read() as conn:
-            workspace_id = places.find_workspace(conn, workspace_name).id
+            workspace_id = workspaces.find_workspace(conn, workspace_name).id
         self._change(lambda _: {"workspace_id": workspace_id})
 
     def archive(self) -> None:

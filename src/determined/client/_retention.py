@@ -10,7 +10,7 @@ from determined.client._session import Session
 
 if TYPE_CHECKING:
     from determined.store.checkpoints import CheckpointRow
-    from determined.store.retention import Policy
+    from determined.store.upkeep.retention import Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Retention:
 
 def apply(session: Session, experiment_id: int, policy: Policy | None, *, dry_run: bool) -> Retention:
     """Remove what a policy does not keep; None is what the experiment's config says."""
-    from determined.store import checkpoints, retention
+    from determined.store import checkpoints
+    from determined.store.upkeep import retention
 
     with session.read() as conn:
         unwanted = retention.plan(conn, experiment_id, policy)

@@ -17,8 +17,8 @@ from determined.errors import DeterminedError, StoreUnavailable
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from determined.store.database import Store
-    from determined.store.place import StorePlace
+    from determined.store.database.connection import Store
+    from determined.store.database.location import StorePlace
 
 logger = logging.getLogger("determined.client")
 
@@ -43,7 +43,7 @@ class Session:
     @property
     def place(self) -> StorePlace:
         """Where the store is; it may not be open yet."""
-        from determined.store.place import find_place
+        from determined.store.database.location import find_place
 
         return find_place(self._place)
 
@@ -56,7 +56,7 @@ class Session:
         """The open store; one that is not there may be made."""
         with self._lock:
             if self._store is None:
-                from determined.store.database import open_store  # SQL is not needed to import a client
+                from determined.store.database.connection import open_store  # SQL is not needed to import a client
 
                 if self._place is None and (said := ignored_master()):
                     logger.warning("%s", said)

@@ -55,9 +55,9 @@ class StoreCommands:
 
             client.connect().store.info()["counts"]["experiments"]
         """
-        from determined.store import upkeep
+        from determined.store.upkeep import checks
 
-        return dataclasses.asdict(upkeep.info(self._session.store))
+        return dataclasses.asdict(checks.info(self._session.store))
 
     def check(self, *, files: bool = False) -> list[str]:
         """All that is wrong with it, one sentence each; an empty list is good news. Nothing is changed.
@@ -69,12 +69,12 @@ class StoreCommands:
 
             assert client.connect().store.check() == []
         """
-        from determined.store import upkeep
+        from determined.store.upkeep import checks
 
         path = self._session.place.path
-        if path is not None and path.exists() and (broken := upkeep.check_file(path)):
+        if path is not None and path.exists() and (broken := checks.check_file(path)):
             return broken  # it might not even open
-        found = upkeep.check(self._session.store)
+        found = checks.check(self._session.store)
         return [*found, *_missing_files(self._session)] if files else found
 
     def vacuum(self) -> tuple[int, int]:
@@ -87,10 +87,10 @@ class StoreCommands:
 
             before, after = client.connect().store.vacuum()
         """
-        from determined.store import upkeep
+        from determined.store.upkeep import checks
 
         self.purge()
-        done = upkeep.vacuum(self._session.store)
+        done = checks.vacuum(self._session.store)
         return done.before, done.after
 
     def export(
@@ -116,7 +116,7 @@ class StoreCommands:
 
             client.connect().store.export("runs.det", [7, 8])
         """
-        from determined.store import portable
+        from determined.store.upkeep import portable
 
         number = portable.export(self._session.store, path, experiment_ids)
         if progress is not None:
@@ -141,7 +141,7 @@ class StoreCommands:
 
             client.connect().store.import_("runs.det")
         """
-        from determined.store import portable
+        from determined.store.upkeep import portable
 
         done = portable.import_from(self._session.opened(create=True), path)
         if progress is not None:
@@ -178,7 +178,7 @@ def _missing_files(session: Session) -> Iterator[str]:
 
 def purge(session: Session) -> Purged:
     """Files first, rows then: whoever is interrupted in between finds the rows again."""
-    from determined.store import removal
+    from determined.store.upkeep import removal
 
     with session.read() as conn:
         found = removal.condemned(conn)

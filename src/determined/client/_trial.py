@@ -216,10 +216,10 @@ class Trial:
 
             assert "loss" in trial.metric_names()["training"]
         """
-        from determined.store import metrics
+        from determined.store.metrics import metric_reports
 
         with self._session.read() as conn:
-            return metrics.names(conn, trial_ids=[self.id])
+            return metric_reports.names(conn, trial_ids=[self.id])
 
     def curve(
         self,
@@ -248,7 +248,7 @@ class Trial:
             curve = trial.curve("loss", "training", buckets=200)
             plt.plot(curve.steps, curve.mean)
         """
-        from determined.store import curves
+        from determined.store.metrics import curves
 
         self._refuse_unknown(group, name)
         with self._session.read() as conn:
@@ -273,7 +273,7 @@ class Trial:
 
             trial.points("loss", "training", first=900, last=1000).value
         """
-        from determined.store import curves
+        from determined.store.metrics import curves
 
         self._refuse_unknown(group, name)
         with self._session.read() as conn:

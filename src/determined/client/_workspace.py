@@ -10,7 +10,7 @@ from determined.client._session import Session
 
 if TYPE_CHECKING:
     from determined.client._experiment import Experiment
-    from determined.store.places import ProjectRow, WorkspaceRow
+    from determined.store.workspaces import ProjectRow, WorkspaceRow
 
 
 class Workspace:
@@ -43,10 +43,10 @@ class Workspace:
 
     def reload(self) -> None:
         """Read the fields again."""
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.read() as conn:
-            self._take(places.find_workspace(conn, self.id))
+            self._take(workspaces.find_workspace(conn, self.id))
 
     def list_projects(self) -> Listing[Project]:
         """Its projects, the oldest first.
@@ -55,17 +55,17 @@ class Workspace:
 
             [project.name for project in client.get_workspace("vision").list_projects()]
         """
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.read() as conn:
-            return Listing(Project(self._session, row) for row in places.list_projects(conn, self.id))
+            return Listing(Project(self._session, row) for row in workspaces.list_projects(conn, self.id))
 
     def get_project(self, name: str) -> Project:
         """One of its projects."""
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.read() as conn:
-            return Project(self._session, places.find_project(conn, self.id, name))
+            return Project(self._session, workspaces.find_project(conn, self.id, name))
 
     def create_project(self, name: str, description: str = "") -> Project:
         """Add a project.
@@ -74,11 +74,11 @@ class Workspace:
 
             client.get_workspace("vision").create_project("cifar", "ten classes")
         """
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.write() as conn:
-            project_id = places.create_project(conn, self.id, name, description)
-            row = places.get_project(conn, project_id)
+            project_id = workspaces.create_project(conn, self.id, name, description)
+            row = workspaces.get_project(conn, project_id)
         return Project(self._session, row)
 
     def set_name(self, name: str) -> None:
@@ -94,19 +94,19 @@ class Workspace:
         self._change(archived=False)
 
     def _change(self, **fields: Any) -> None:
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.write() as conn:
-            places.update_workspace(conn, self.id, **fields)
-            row = places.find_workspace(conn, self.id)
+            workspaces.update_workspace(conn, self.id, **fields)
+            row = workspaces.find_workspace(conn, self.id)
         self._take(row)
 
     def delete(self) -> None:
         """Remove it and its projects; refused while something is filed in it."""
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.write() as conn:
-            places.delete_workspace(conn, self.id)
+            workspaces.delete_workspace(conn, self.id)
 
 
 class Project:
@@ -165,16 +165,16 @@ class Project:
         self._change(archived=False)
 
     def _change(self, **fields: Any) -> None:
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.write() as conn:
-            places.update_project(conn, self.id, **fields)
-            row = places.get_project(conn, self.id)
+            workspaces.update_project(conn, self.id, **fields)
+            row = workspaces.get_project(conn, self.id)
         self._take(row)
 
     def delete(self) -> None:
         """Remove it; refused while experiments are filed in it."""
-        from determined.store import places
+        from determined.store import workspaces
 
         with self._session.write() as conn:
-            places.delete_project(conn, self.id)
+            workspaces.delete_project(conn, self.id)

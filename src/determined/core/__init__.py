@@ -9,7 +9,6 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.core._checkpoint import DownloadMode as DownloadMode
     from determined.core._context import Context as Context
     from determined.core._context import init as init
-    from determined.core._distributed import DistributedContext as DistributedContext
     from determined.core._dummy import DummyCheckpointContext as DummyCheckpointContext
     from determined.core._dummy import DummyDistributedContext as DummyDistributedContext
     from determined.core._dummy import DummyExperimentalCoreContext as DummyExperimentalCoreContext
@@ -27,14 +26,15 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.core._searcher import SearcherMode as SearcherMode
     from determined.core._searcher import SearcherOperation as SearcherOperation
     from determined.core._searcher import Unit as Unit
-    from determined.core._tensorboard import TensorboardMode as TensorboardMode
     from determined.core._train import EarlyExitReason as EarlyExitReason
     from determined.core._train import TrainContext as TrainContext
+    from determined.core.ranks.distributed import DistributedContext as DistributedContext
+    from determined.core.recording.tensorboard import TensorboardMode as TensorboardMode
 
 _PUBLIC = {
     "CheckpointContext": "_checkpoint",
     "Context": "_context",
-    "DistributedContext": "_distributed",
+    "DistributedContext": "ranks.distributed",
     "DownloadMode": "_checkpoint",
     "DummyCheckpointContext": "_dummy",
     "DummyDistributedContext": "_dummy",
@@ -53,7 +53,7 @@ _PUBLIC = {
     "SearcherContextMissing": "_searcher",
     "SearcherMode": "_searcher",
     "SearcherOperation": "_searcher",
-    "TensorboardMode": "_tensorboard",
+    "TensorboardMode": "recording.tensorboard",
     "TrainContext": "_train",
     "Unit": "_searcher",
     "init": "_context",

@@ -28,9 +28,9 @@ from determined._types import Json
 from determined.artifacts import Draft, FileEntry, Selector, SharedFile, Storage
 from determined.artifacts.writer import naming
 from determined.core import _sharding
-from determined.core._distributed import DistributedContext
-from determined.core._metrics import Shipper
-from determined.core._values import MOST_STEPS, plain
+from determined.core.ranks.distributed import DistributedContext
+from determined.core.recording.shipper import Shipper
+from determined.core.recording.values import MOST_STEPS, plain
 from determined.store.messages import CheckpointReport
 
 if TYPE_CHECKING:

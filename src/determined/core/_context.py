@@ -12,26 +12,26 @@ from determined import artifacts, errors
 from determined._home import data_directory
 from determined._info import ClusterInfo, get_cluster_info
 from determined.core._checkpoint import CheckpointContext
-from determined.core._distributed import DistributedContext
 from determined.core._earlier import EarlierRuns
-from determined.core._event_upload import RunUploads
 from determined.core._experimental import ExperimentalCoreContext
-from determined.core._heartbeat import Heartbeat
-from determined.core._link import Attached, History, Link, NullLink, Run, choose_link, new_run
-from determined.core._logs import LogTee
-from determined.core._metrics import Follower, Shipper
 from determined.core._preempt import PreemptContext, PreemptMode
 from determined.core._profiler import ProfilerContext
-from determined.core._record import EnvironmentNote, RunDescription, describe, storage_config
 from determined.core._searcher import (
     SearcherContext,
     SearcherContextMissing,
     _parse_searcher_max_length,
     _parse_searcher_units,
 )
-from determined.core._stacks import StackSignal
-from determined.core._tensorboard import EventFiles, TensorboardMode, rank_directory
 from determined.core._train import EarlyExitReason, NonChiefReports, TrainContext
+from determined.core.ranks.distributed import DistributedContext
+from determined.core.ranks.stacks import StackSignal
+from determined.core.recording.event_upload import RunUploads
+from determined.core.recording.heartbeat import Heartbeat
+from determined.core.recording.link import Attached, History, Link, NullLink, Run, choose_link, new_run
+from determined.core.recording.log_capture import LogTee
+from determined.core.recording.run_description import EnvironmentNote, RunDescription, describe, storage_config
+from determined.core.recording.shipper import Follower, Shipper
+from determined.core.recording.tensorboard import EventFiles, TensorboardMode, rank_directory
 from determined.store.messages import Report
 
 logger = logging.getLogger("determined.core")

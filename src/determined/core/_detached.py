@@ -10,11 +10,11 @@ from typing import Any
 from determined._home import data_directory
 from determined._info import ClusterInfo, TrialInfo, get_cluster_info
 from determined.core._context import Context, _build, _describe, _get_storage_manager, _name_run
-from determined.core._distributed import DistributedContext
-from determined.core._link import Attached, choose_link
 from determined.core._preempt import PreemptMode
-from determined.core._record import describe, storage_config
-from determined.core._tensorboard import TensorboardMode
+from determined.core.ranks.distributed import DistributedContext
+from determined.core.recording.link import Attached, choose_link
+from determined.core.recording.run_description import describe, storage_config
+from determined.core.recording.tensorboard import TensorboardMode
 
 
 @dataclasses.dataclass

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from determined.core._checkpoint import CheckpointContext
-from determined.core._distributed import DistributedContext
 from determined.core._experimental import ExperimentalCoreContext
-from determined.core._heartbeat import Heartbeat
-from determined.core._logs import LogTee
-from determined.core._metrics import Shipper
 from determined.core._preempt import PreemptContext
 from determined.core._profiler import ProfilerContext
 from determined.core._searcher import SearcherContext, SearcherOperation
 from determined.core._train import TrainContext
+from determined.core.ranks.distributed import DistributedContext
+from determined.core.recording.heartbeat import Heartbeat
+from determined.core.recording.log_capture import LogTee
+from determined.core.recording.shipper import Shipper
 
 DummyCheckpointContext = CheckpointContext
 DummyDistributedContext = DistributedContext

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from determined._info import ClusterInfo
-from determined.core._link import Link
-from determined.core._metrics import Shipper
 from determined.core._train import TrainContext
+from determined.core.recording.link import Link
+from determined.core.recording.shipper import Shipper
 
 
 class EarlierRuns:

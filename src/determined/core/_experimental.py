@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from determined.core._metrics import Shipper
+from determined.core.recording.shipper import Shipper
 from determined.store.messages import CheckpointUseReport
 
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 
 from determined import errors
-from determined.core._distributed import DistributedContext
-from determined.core._link import Link, NullLink
-from determined.core._metrics import Shipper
 from determined.core._stop_signals import StopSignals
+from determined.core.ranks.distributed import DistributedContext
+from determined.core.recording.link import Link, NullLink
+from determined.core.recording.shipper import Shipper
 from determined.store.messages import PreemptionAcknowledged, Signal
 
 logger = logging.getLogger("determined.core")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from determined._types import Json
-from determined.core._distributed import DistributedContext
-from determined.core._metrics import Shipper
+from determined.core.ranks.distributed import DistributedContext
+from determined.core.recording.shipper import Shipper
 from determined.store.messages import MetricReport
 
 logger = logging.getLogger("determined.core")

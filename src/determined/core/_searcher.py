@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from determined.core._distributed import DistributedContext
+from determined.core.ranks.distributed import DistributedContext
 
 logger = logging.getLogger("determined.core")
 

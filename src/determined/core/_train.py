@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from determined._types import Json
-from determined.core._link import Link, NullLink
-from determined.core._metrics import Shipper
-from determined.core._tensorboard import EventFiles, Mangler, Selector, TensorboardMode
-from determined.core._values import MOST_STEPS, plain, plain_batches, plain_metrics
+from determined.core.recording.link import Link, NullLink
+from determined.core.recording.shipper import Shipper
+from determined.core.recording.tensorboard import EventFiles, Mangler, Selector, TensorboardMode
+from determined.core.recording.values import MOST_STEPS, plain, plain_batches, plain_metrics
 from determined.store.messages import (
     EarlyExitReport,
     FitReport,

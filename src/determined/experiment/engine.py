@@ -14,7 +14,7 @@ from typing import Any
 
 from determined import errors
 from determined.experiment import lifecycle
-from determined.experiment.happenings import (
+from determined.experiment.events import (
     AddTrial,
     AttemptEnded,
     AttemptStarted,

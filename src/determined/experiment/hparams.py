@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from determined._types import Json
+from determined.experiment.config.problems import Problem
 from determined.experiment.generator import Generator
-from determined.experiment.problems import Problem
 
 
 @dataclass(frozen=True)

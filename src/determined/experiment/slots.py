@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from determined.errors import ConfigError
-from determined.experiment.config import ExperimentConfig
-from determined.experiment.problems import Problem, listed
+from determined.experiment.config.experiment_config import ExperimentConfig
+from determined.experiment.config.problems import Problem, listed
 
 logger = logging.getLogger("determined.experiment")
 MOST_CPU_SLOTS = 4

@@ -10,11 +10,11 @@ from determined._info import ClusterInfo
 from determined.core._checkpoint import CheckpointContext
 from determined.core._context import Context
 from determined.core._detached import Config, DefaultConfig, UnmanagedConfig, init_context
-from determined.core._distributed import DistributedContext
 from determined.core._preempt import PreemptContext, PreemptMode
 from determined.core._searcher import SearcherContext, SearcherContextMissing
-from determined.core._tensorboard import TensorboardMode
 from determined.core._train import TrainContext
+from determined.core.ranks.distributed import DistributedContext
+from determined.core.recording.tensorboard import TensorboardMode
 
 __all__ = ["Config", "DefaultConfig", "UnmanagedConfig", "close", "init", "init_context", "url_reverse_webui_exp_view"]
 

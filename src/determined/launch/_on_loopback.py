@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from determined import errors
-from determined.core._meeting import serve_for_process
+from determined.core.ranks.meeting import serve_for_process
 
 
 def main(args: Sequence[str]) -> int:

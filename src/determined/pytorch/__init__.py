@@ -8,14 +8,9 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.pytorch import samplers as samplers
     from determined.pytorch._callback import PyTorchCallback as PyTorchCallback
     from determined.pytorch._context import PyTorchTrialContext as PyTorchTrialContext
-    from determined.pytorch._data import DataLoader as DataLoader
-    from determined.pytorch._data import TorchData as TorchData
-    from determined.pytorch._data import adapt_batch_sampler as adapt_batch_sampler
     from determined.pytorch._exit import ShouldExit as ShouldExit
     from determined.pytorch._experimental import PyTorchExperimentalContext as PyTorchExperimentalContext
     from determined.pytorch._init import init as init
-    from determined.pytorch._load import CheckpointLoadContext as CheckpointLoadContext
-    from determined.pytorch._load import load_trial_from_checkpoint_path as load_trial_from_checkpoint_path
     from determined.pytorch._lr_scheduler import LRScheduler as LRScheduler
     from determined.pytorch._monitors import EarlyStopping as EarlyStopping
     from determined.pytorch._monitors import GradientNorm as GradientNorm
@@ -23,16 +18,21 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.pytorch._plan import Batch as Batch
     from determined.pytorch._plan import Epoch as Epoch
     from determined.pytorch._plan import TrainUnit as TrainUnit
-    from determined.pytorch._ready_made import CountReducer as CountReducer
-    from determined.pytorch._ready_made import MeanReducer as MeanReducer
-    from determined.pytorch._ready_made import SumReducer as SumReducer
-    from determined.pytorch._reducer import MetricReducer as MetricReducer
-    from determined.pytorch._reducer import Reducer as Reducer
-    from determined.pytorch._to_device import data_length as data_length
-    from determined.pytorch._to_device import to_device as to_device
     from determined.pytorch._trainer import Trainer as Trainer
     from determined.pytorch._trial import LegacyTrial as LegacyTrial
     from determined.pytorch._trial import PyTorchTrial as PyTorchTrial
+    from determined.pytorch.checkpoint.load import CheckpointLoadContext as CheckpointLoadContext
+    from determined.pytorch.checkpoint.load import load_trial_from_checkpoint_path as load_trial_from_checkpoint_path
+    from determined.pytorch.data.loader import DataLoader as DataLoader
+    from determined.pytorch.data.loader import TorchData as TorchData
+    from determined.pytorch.data.loader import adapt_batch_sampler as adapt_batch_sampler
+    from determined.pytorch.data.to_device import data_length as data_length
+    from determined.pytorch.data.to_device import to_device as to_device
+    from determined.pytorch.metrics.ready_made import CountReducer as CountReducer
+    from determined.pytorch.metrics.ready_made import MeanReducer as MeanReducer
+    from determined.pytorch.metrics.ready_made import SumReducer as SumReducer
+    from determined.pytorch.metrics.reducer import MetricReducer as MetricReducer
+    from determined.pytorch.metrics.reducer import Reducer as Reducer
     from determined.pytorch.samplers import DistributedBatchSampler as DistributedBatchSampler
     from determined.pytorch.samplers import RepeatBatchSampler as RepeatBatchSampler
     from determined.pytorch.samplers import SkipBatchSampler as SkipBatchSampler
@@ -42,9 +42,9 @@ __getattr__, __dir__, _ = _lazy.exports(
     rooms=("samplers",),
     names={
         "Batch": "_plan",
-        "CheckpointLoadContext": "_load",
-        "CountReducer": "_ready_made",
-        "DataLoader": "_data",
+        "CheckpointLoadContext": "checkpoint.load",
+        "CountReducer": "metrics.ready_made",
+        "DataLoader": "data.loader",
         "DistributedBatchSampler": "samplers",
         "EarlyStopping": "_monitors",
         "Epoch": "_plan",
@@ -52,37 +52,37 @@ __getattr__, __dir__, _ = _lazy.exports(
         "LRMonitor": "_monitors",
         "LRScheduler": "_lr_scheduler",
         "LegacyTrial": "_trial",
-        "MeanReducer": "_ready_made",
-        "MetricReducer": "_reducer",
+        "MeanReducer": "metrics.ready_made",
+        "MetricReducer": "metrics.reducer",
         "PyTorchCallback": "_callback",
         "PyTorchExperimentalContext": "_experimental",
         "PyTorchTrial": "_trial",
         "PyTorchTrialContext": "_context",
-        "Reducer": "_reducer",
+        "Reducer": "metrics.reducer",
         "RepeatBatchSampler": "samplers",
         "ShouldExit": "_exit",
         "SkipBatchSampler": "samplers",
-        "SumReducer": "_ready_made",
-        "TorchData": "_data",
+        "SumReducer": "metrics.ready_made",
+        "TorchData": "data.loader",
         "TrainUnit": "_plan",
         "Trainer": "_trainer",
-        "adapt_batch_sampler": "_data",
-        "data_length": "_to_device",
+        "adapt_batch_sampler": "data.loader",
+        "data_length": "data.to_device",
         "init": "_init",
-        "load_trial_from_checkpoint_path": "_load",
-        "to_device": "_to_device",
-        "_Data": "_data",
-        "_PyTorchReducerContext": "_reducer",
+        "load_trial_from_checkpoint_path": "checkpoint.load",
+        "to_device": "data.to_device",
+        "_Data": "data.loader",
+        "_PyTorchReducerContext": "metrics.reducer",
         "_ShouldExit": "_exit",
-        "_SimpleReducer": "_reducer",
+        "_SimpleReducer": "metrics.reducer",
         "_TrainBoundaryType": "_plan",
-        "_combine_and_average_training_metrics": "_compat",
-        "_convert_metrics_to_numpy": "_compat",
-        "_dataset_repro_warning": "_stream",
-        "_log_tb_metrics": "_tensorboard",
-        "_prepare_metrics_reducers": "_metrics",
-        "_reduce_metrics": "_compat",
-        "_simple_reduce_metrics": "_compat",
+        "_combine_and_average_training_metrics": "metrics.older_names",
+        "_convert_metrics_to_numpy": "metrics.older_names",
+        "_dataset_repro_warning": "data.stream",
+        "_log_tb_metrics": "display.tensorboard",
+        "_prepare_metrics_reducers": "metrics.reduction",
+        "_reduce_metrics": "metrics.older_names",
+        "_simple_reduce_metrics": "metrics.older_names",
     },
 )
 

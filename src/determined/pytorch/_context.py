@@ -13,19 +13,19 @@ from torch import nn
 
 from determined import core, errors
 from determined.core._context import _dummy_init
-from determined.core._event_upload import all_but_events, every_file
-from determined.core._tensorboard import rank_aware_path
-from determined.pytorch import _ddp
-from determined.pytorch._console import place_of
+from determined.core.recording.event_upload import all_but_events, every_file
+from determined.core.recording.tensorboard import rank_aware_path
 from determined.pytorch._experimental import PyTorchExperimentalContext
 from determined.pytorch._facts import TrialFacts, told_of_trial
-from determined.pytorch._gradients import Gradients
 from determined.pytorch._hparams import sample_hparams
 from determined.pytorch._lr_scheduler import LRScheduler, check_steered, stepping
-from determined.pytorch._precision import Precision
-from determined.pytorch._reducer import Function, MetricReducer, Names, _PyTorchReducerContext, _SimpleReducer
-from determined.pytorch._to_device import choose_device, mover
-from determined.pytorch._writer import EventWriter
+from determined.pytorch.data.to_device import choose_device, mover
+from determined.pytorch.display.console import place_of
+from determined.pytorch.display.event_writer import EventWriter
+from determined.pytorch.metrics.reducer import Function, MetricReducer, Names, _PyTorchReducerContext, _SimpleReducer
+from determined.pytorch.parallel import ddp
+from determined.pytorch.parallel.gradients import Gradients
+from determined.pytorch.parallel.precision import Precision
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -164,15 +164,15 @@ class PyTorchTrialContext(TrialFacts):
             raise errors.InvalidModelException(
                 f"wrap_model() got a {type(model).__name__}, expected a torch.nn.Module."
             )
-        _ddp.check_options(ddp_kwargs)
+        ddp.check_options(ddp_kwargs)
         wrapped: Any = model
         if self.is_managed:
             wrapped = model.to(self.device)
         if self.precision.is_automatic:
             wrapped = self.autocast_forward_pass(wrapped)
         if self.is_managed and self.distributed.size > 1:
-            _ddp.check_process_group(self.distributed.size)
-            wrapped = _ddp.distribute(wrapped, self.device, **ddp_kwargs)
+            ddp.check_process_group(self.distributed.size)
+            wrapped = ddp.distribute(wrapped, self.device, **ddp_kwargs)
         self.models.append(wrapped)
         self.gradients.add_model(wrapped)
         result: Model = wrapped
@@ -207,7 +207,7 @@ class PyTorchTrialContext(TrialFacts):
             fp16_compression = self.default_fp16_compression
         if average_aggregated_gradients is None:
             average_aggregated_gradients = self.default_average_aggregated_gradients
-        compression = _ddp.compression_type(fp16_compression)
+        compression = ddp.compression_type(fp16_compression)
         alone = not self.is_managed or self.distributed.size == 1
         if not any(optimizer is known for known in self.optimizers):
             self.optimizers.append(optimizer)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from determined import core
 from determined.pytorch._callback import Callbacks
-from determined.pytorch._console import Outcome
-from determined.pytorch._kept_streams import KeptStreams
-from determined.pytorch._metrics import TrainingWindow
 from determined.pytorch._plan import Due, FitPlan
-from determined.pytorch._stream import TrainingStream
 from determined.pytorch._trial import PyTorchTrial
+from determined.pytorch.data.stream import TrainingStream
+from determined.pytorch.display.console import Outcome
+from determined.pytorch.metrics.reduction import TrainingWindow
+from determined.pytorch.rng.kept_streams import KeptStreams
 
 if TYPE_CHECKING:
-    from determined.pytorch._checkpoint import Checkpointer
     from determined.pytorch._context import PyTorchTrialContext
     from determined.pytorch._state import Progress
     from determined.pytorch._validate import Validation
+    from determined.pytorch.checkpoint.checkpointer import Checkpointer
 
 
 class Bar(Protocol):

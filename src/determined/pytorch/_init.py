@@ -18,8 +18,8 @@ from determined._info import ClusterInfo, get_cluster_info
 from determined._wording import instead
 from determined.core._context import _init_trial, _slots
 from determined.pytorch._context import PyTorchTrialContext
-from determined.pytorch._process_group import named_ranks, process_group
-from determined.pytorch._script import refuse_to_train
+from determined.pytorch.code.saved_script import refuse_to_train
+from determined.pytorch.parallel.process_group import named_ranks, process_group
 
 logger = logging.getLogger("determined.pytorch")
 

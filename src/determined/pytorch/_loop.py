@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from determined import core, errors
-from determined.pytorch import _console, _policy, _rng
 from determined.pytorch._exit import ShouldExit
 from determined.pytorch._fit import Fit
 from determined.pytorch._plan import Due
+from determined.pytorch.checkpoint import save_policy
+from determined.pytorch.display import console
+from determined.pytorch.rng import streams
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -31,7 +33,7 @@ def run(fit: Fit) -> None:
         try:
             train(fit)
         except ShouldExit as leaving:
-            fit.outcome.ended_by = fit.outcome.ended_by or f"ShouldExit was raised in {_console.raised_in(leaving)}"
+            fit.outcome.ended_by = fit.outcome.ended_by or f"ShouldExit was raised in {console.raised_in(leaving)}"
             leave(fit, leaving, saves=not leaving.skip_exit_checkpoint)
         except errors.InvalidHP as leaving:
             leave(fit, leaving, saves=True)
@@ -44,7 +46,9 @@ def run(fit: Fit) -> None:
 
 def train(fit: Fit) -> None:
     """Train until the plan is complete or a stop is requested. Collective."""
-    with _rng.preserved() if fit.progress.batches_trained else contextlib.nullcontext():  # it ran when training began
+    with (
+        streams.preserved() if fit.progress.batches_trained else contextlib.nullcontext()
+    ):  # it ran when training began
         fit.callbacks.run("on_training_start")
     if fit.validates_first:
         validate(fit)
@@ -137,7 +141,7 @@ def report(fit: Fit, due: Due) -> None:
     fit.bar.show(metrics)
     if fit.callbacks.has("on_training_workload_end"):
         batches = list(result.batch_metrics)  # dicts for people; until here they were columns
-        with _rng.preserved():  # a run that is stopped reports once more than one that is not
+        with streams.preserved():  # a run that is stopped reports once more than one that is not
             fit.callbacks.run("on_training_workload_end", avg_metrics=metrics, batch_metrics=batches)
     if due.progress:
         fraction = fit.plan.fraction(fit.progress.batches_trained, fit.progress.epochs_trained)
@@ -195,12 +199,12 @@ def validate(fit: Fit) -> None:
     fit.context.write_events("validation", fit.progress.batches_trained, result.metrics)
     earns = fit.context.distributed.run_on_chief(lambda: fit.policy.earns_checkpoint(result.metrics))
     fit.core.train.report_validation_metrics(fit.progress.batches_trained, metrics)
-    fit.last_value = _policy.value_or_none(fit.searcher_metric, result.metrics)
+    fit.last_value = save_policy.value_or_none(fit.searcher_metric, result.metrics)
     fit.outcome.validated(fit.last_value, fit.progress.batches_trained)
     if fit.searcher_metric and fit.last_value is None and not fit.misses_metric:
         fit.misses_metric = True
         if fit.context.distributed.rank == 0:
-            _policy.warn_of_missing(fit.searcher_metric, result.metrics)
+            save_policy.warn_of_missing(fit.searcher_metric, result.metrics)
     fit.bar.show(metrics, validation=True)
     if earns:
         with fit.validation.evaluating():  # hooks see the model as it was judged
@@ -241,7 +245,7 @@ def finish_saving(fit: Fit) -> None:
 def _announce(fit: Fit, storage_id: str | None) -> None:
     if storage_id is not None:
         fit.outcome.saved(storage_id, fit.progress.last_checkpoint)
-        with _rng.preserved():  # whatever the hook draws: a run that saves goes on like one that does not
+        with streams.preserved():  # whatever the hook draws: a run that saves goes on like one that does not
             fit.callbacks.run("on_checkpoint_upload_end", uuid=storage_id)
 
 

@@ -12,9 +12,9 @@ from torch import nn
 
 from determined import errors
 from determined._types import Json, Stateful
-from determined.pytorch import _models
 from determined.pytorch._callback import PyTorchCallback, overrides
-from determined.pytorch._plain import from_plain
+from determined.pytorch.checkpoint import model_state
+from determined.pytorch.checkpoint.encoding import from_plain
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -236,20 +236,20 @@ class Models(_Listed):
         super().__init__("model", "wrap_model", models, saved_classes)
 
     def save(self, thing: Any) -> Any:
-        return _models.model_state_dict(thing)
+        return model_state.model_state_dict(thing)
 
     def differences(self, thing: Any, state: Any) -> Iterable[str]:
         if not isinstance(state, Mapping):
             return [f"its saved state is a {type(state).__name__}, not a dict."]
-        plain = _models.plain_model(thing)
-        if _models._judges_itself(plain):
+        plain = model_state.plain_model(thing)
+        if model_state._judges_itself(plain):
             return []
-        layers = list(_models._layers(plain))
-        own = {_models._plain_name(name, layers): (name, value) for name, value in plain.state_dict().items()}
-        return _models._differences(_models._match(state, own), own)
+        layers = list(model_state._layers(plain))
+        own = {model_state._plain_name(name, layers): (name, value) for name, value in plain.state_dict().items()}
+        return model_state._differences(model_state._match(state, own), own)
 
     def load(self, thing: Any, state: Any, where: str) -> None:
-        _models.load_model_state_dict(thing, from_plain(state, where))
+        model_state.load_model_state_dict(thing, from_plain(state, where))
 
 
 class Optimizers(_Listed):
@@ -330,7 +330,7 @@ class CallbackStates(Part):
 def class_name(thing: Any) -> str:
     """The user's class, out of our wrappers and torch's."""
     if isinstance(thing, nn.Module):
-        thing = _models.plain_model(thing)
+        thing = model_state.plain_model(thing)
     inner = getattr(thing, "scheduler", None) or getattr(thing, "_scheduler", None)
     if type(thing).__module__.startswith("determined.") and inner is not None:
         thing = inner

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from determined import errors
 from determined.core import Unit
 from determined.core._searcher import _parse_searcher_max_length, _parse_searcher_units
-from determined.core._values import differences
-from determined.pytorch import _loop, _policy, _rng
-from determined.pytorch._bar import make_bar
+from determined.core.recording.values import differences
+from determined.pytorch import _loop
 from determined.pytorch._callback import Callbacks
-from determined.pytorch._checkpoint import Checkpointer
-from determined.pytorch._checkpoint_read import (
+from determined.pytorch._fit import Fit, Policy
+from determined.pytorch._monitors import Monitor
+from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_reachable, check_units
+from determined.pytorch._state import Progress
+from determined.pytorch._trial import PyTorchTrial
+from determined.pytorch._validate import Validation, evaluates_full_dataset
+from determined.pytorch.checkpoint import save_policy
+from determined.pytorch.checkpoint.checkpointer import Checkpointer
+from determined.pytorch.checkpoint.reading import (
     find_checkpoint,
     saved_batches,
     saved_best,
@@ -24,16 +30,12 @@ from determined.pytorch._checkpoint_read import (
     saved_metadata,
     saved_seed,
 )
-from determined.pytorch._console import Origin, Outcome, say_beginning, say_end, told
-from determined.pytorch._fit import Fit, Policy
-from determined.pytorch._kept_streams import KeptStreams
-from determined.pytorch._metrics import TrainingWindow
-from determined.pytorch._monitors import Monitor
-from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_reachable, check_units
-from determined.pytorch._state import Progress
-from determined.pytorch._stream import TrainingStream, epoch_length, training_stream
-from determined.pytorch._trial import PyTorchTrial
-from determined.pytorch._validate import Validation, evaluates_full_dataset
+from determined.pytorch.data.stream import TrainingStream, epoch_length, training_stream
+from determined.pytorch.display.bar import make_bar
+from determined.pytorch.display.console import Origin, Outcome, say_beginning, say_end, told
+from determined.pytorch.metrics.reduction import TrainingWindow
+from determined.pytorch.rng import streams
+from determined.pytorch.rng.kept_streams import KeptStreams
 
 if TYPE_CHECKING:
     from determined.pytorch._context import PyTorchTrialContext
@@ -142,11 +144,11 @@ class Trainer:
             _check_time_metric(searcher, max_length)
         _check_trial(trial, context)
         _warn_of_records_per_epoch(context)
-        self._retention = _policy.retention(keep_best, keep_latest, searcher, is_managed=is_managed)
+        self._retention = save_policy.retention(keep_best, keep_latest, searcher, is_managed=is_managed)
         plan = FitPlan(max_length, validation_period, checkpoint_period, reporting_period, test_mode)
         best_so_far = context.core_context.train.get_experiment_best_validation
         is_chief = context.distributed.rank == 0
-        policy = _policy.choose(checkpoint_policy, searcher, best_so_far, is_chief=is_chief, is_managed=is_managed)
+        policy = save_policy.choose(checkpoint_policy, searcher, best_so_far, is_chief=is_chief, is_managed=is_managed)
         if latest_checkpoint is None and info is not None:
             latest_checkpoint = info.latest_checkpoint
         context.core_context.checkpoint._check_storage()  # rather than learn it when there is something to lose
@@ -211,7 +213,7 @@ class Trainer:
         with contextlib.ExitStack() as stack:
             stack.callback(callbacks.shut_down)
             self._start(callbacks, origin.source, progress.trial_id)
-            with _rng.preserved():  # nothing that a loader needs is drawn from the streams of training
+            with streams.preserved():  # nothing that a loader needs is drawn from the streams of training
                 stream, length = self._open_stream()
                 check_reachable(plan, length)
                 stack.callback(stream.close)
@@ -244,7 +246,7 @@ class Trainer:
                 window=TrainingWindow(distributed, first_batch=progress.batches_trained),
                 bar=bar,
                 outcome=outcome,
-                streams=KeptStreams(_rng.device_kind()),
+                streams=KeptStreams(streams.device_kind()),
                 saves_async=saves_async,
                 measures_throughput=profiles,
                 searcher_metric=searcher_metric,

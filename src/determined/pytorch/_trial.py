@@ -9,11 +9,11 @@ import torch
 
 from determined.pytorch._callback import PyTorchCallback
 from determined.pytorch._context import PyTorchTrialContext
-from determined.pytorch._reducer import Reducer
-from determined.pytorch._to_device import data_length
+from determined.pytorch.data.to_device import data_length
+from determined.pytorch.metrics.reducer import Reducer
 
 if TYPE_CHECKING:
-    from determined.pytorch._data import DataLoader
+    from determined.pytorch.data.loader import DataLoader
 
 
 class LegacyTrial(abc.ABC):  # noqa: B024 - what is abstract differs from kind to kind of trial

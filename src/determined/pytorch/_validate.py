@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from determined import errors
-from determined.pytorch import _rng
 from determined.pytorch._callback import Callbacks
-from determined.pytorch._data import DataLoader
-from determined.pytorch._gradients import DistributedModel
-from determined.pytorch._metrics import NO_BATCH, ValidationPass, ValidationResult, reduce_full_dataset
-from determined.pytorch._stream import validation_loader
-from determined.pytorch._to_device import data_length
 from determined.pytorch._trial import PyTorchTrial, is_overridden
+from determined.pytorch.data.loader import DataLoader
+from determined.pytorch.data.stream import validation_loader
+from determined.pytorch.data.to_device import data_length
+from determined.pytorch.metrics.reduction import NO_BATCH, ValidationPass, ValidationResult, reduce_full_dataset
+from determined.pytorch.parallel.gradients import DistributedModel
+from determined.pytorch.rng import streams
 
 if TYPE_CHECKING:
     from determined.pytorch._context import PyTorchTrialContext
@@ -70,7 +70,7 @@ class Validation:
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
         """Models in eval mode, no gradients, and random streams that go on afterwards as if nothing had happened."""
-        with _rng.preserved(), torch.no_grad():
+        with streams.preserved(), torch.no_grad():
             try:
                 self._set_mode(False)
                 yield

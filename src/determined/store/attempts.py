@@ -226,7 +226,7 @@ def move(conn: sa.Connection, run_name: str, trial_id: int, *, time: datetime.da
     )
     to = {"task_id": new.task_id, "allocation_id": new.allocation_id}
     conn.execute(logs.update().where(logs.c.task_id == old.task_id).values(to))
-    from determined.store.metrics import move_samples  # it needs to know what an attempt is
+    from determined.store.metrics.metric_reports import move_samples  # it needs to know what an attempt is
 
     move_samples(conn, old.trial_id, new)
     conn.execute(experiments.delete().where(experiments.c.id == old.experiment_id))

@@ -257,7 +257,7 @@ allocations = sa.Table(  # one attempt's processes
     _flag("preempt_acked"),
     sa.Column(
         "environment", Document, nullable=False, default=dict
-    ),  # arguments, git, packages, host: see core/_record.py
+    ),  # arguments, git, packages, host: see core/recording/run_description.py
     sa.Column("tensorboard", Words),  # directory of this attempt's event files
 )
 

@@ -7,7 +7,7 @@ import os
 from pathlib import PurePosixPath
 from types import TracebackType
 
-from determined.core._event_upload import EventUploads
+from determined.core.recording.event_upload import EventUploads
 
 
 class TensorboardManager(EventUploads):

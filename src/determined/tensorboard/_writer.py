@@ -51,7 +51,7 @@ class BatchMetricWriter:
         self._write("validation", steps_completed, metrics)
 
     def _write(self, metric_type: str, *arguments: Any) -> None:
-        from determined.pytorch._tensorboard import _log_tb_metrics
+        from determined.pytorch.display.tensorboard import _log_tb_metrics
 
         if int(self._clock()) > self._flushed:  # files are named by the second: a new one each, so none grows for ever
             self.writer.reset()

@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from determined.cli.main import main
-from determined.store import models, places, schema, values
+from determined.store import models, schema, values, workspaces
 from tests.history import History
 
 RED = "\x1b[31m"
@@ -89,8 +89,8 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         for run in runs:
             history.report(run, STORED, {10: metric})
         with history.store.write() as conn:
-            workspace = places.create_workspace(conn, "workspace")
-            project = places.create_project(conn, workspace, "project")
+            workspace = workspaces.create_workspace(conn, "workspace")
+            project = workspaces.create_project(conn, workspace, "project")
             conn.execute(schema.experiments.update().values(project_id=project))
             models.register(conn, models.create(conn, "model", owner="ada").id, runs[0].uuids[0], owner="ada")
             plant(conn)

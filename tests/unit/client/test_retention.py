@@ -9,7 +9,8 @@ import pytest
 from determined.artifacts import open_storage
 from determined.client import CheckpointState, Determined
 from determined.errors import ConfigError
-from determined.store import checkpoints, retention
+from determined.store import checkpoints
+from determined.store.upkeep import retention
 from tests.history import History, Run
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from determined import errors
 from determined.client import CheckpointSortBy, Determined, OrderBy, TrialState
-from determined.store import attempts, metrics
+from determined.store import attempts
 from determined.store.messages import MetricReport, Signal
+from determined.store.metrics import metric_reports
 from tests.history import History
 
 
@@ -63,7 +64,7 @@ def test_batches_are_read_when_asked_for(history: History, runs: Determined) -> 
     run = history.run(state="RUNNING")
     with history.store.write() as conn:
         report = MetricReport("training", {"loss": 1.0}, 2, [{"loss": 0.5}, {"loss": 1.5}])
-        metrics.append(conn, run.attempt, [report])
+        metric_reports.append(conn, run.attempt, [report])
     trial = runs.get_trial(run.trial_id)
     assert [found.batch_metrics for found in trial.iter_metrics("training")] == [None]
     (found,) = trial.metrics("training", with_batches=True)

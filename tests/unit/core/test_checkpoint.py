@@ -17,7 +17,7 @@ import torch
 from determined import artifacts, core, errors
 from determined.artifacts import Storage
 from determined.core import CheckpointContext, DistributedContext, DownloadMode
-from determined.core._metrics import Shipper
+from determined.core.recording.shipper import Shipper
 from determined.store.messages import CheckpointReport
 from tests.fakes import MemoryLink
 from tests.ranks import run_threads

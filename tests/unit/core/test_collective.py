@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from determined.core import DistributedContext, _participant, _secret
+from determined.core import DistributedContext
+from determined.core.ranks import participant, signing
 from determined.errors import CheckpointNotFound, CollectiveError, CollectiveTimeout
 from tests.ranks import each_in_a_thread, free_port, places, run_threads, try_threads
 
@@ -196,7 +197,7 @@ def test_different_calls_are_named_on_every_rank(calls: tuple[str, str]) -> None
 
 def test_why_a_rank_has_left_is_told_even_if_it_was_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contract 2.5 Better: one that fails and leaves between two looks of another is not said to have merely closed."""
-    find_abort, looks = _participant.find_abort, []
+    find_abort, looks = participant.find_abort, []
 
     def look(connection: Any, session: Any) -> CollectiveError | None:
         if threading.current_thread().name != "rank-1" or looks:
@@ -214,7 +215,7 @@ def test_why_a_rank_has_left_is_told_even_if_it_was_quick(monkeypatch: pytest.Mo
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_participant, "find_abort", look)
+    monkeypatch.setattr(participant, "find_abort", look)
     assert "rank 0 left allgather(), call 1, before its end: KeyboardInterrupt" in str(try_threads(2, body)[1])
     assert looks
 
@@ -369,7 +370,7 @@ def test_all_go_on_or_none() -> None:
 def test_a_rank_with_another_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contract 2.5 Better: ranks whose secrets differ do not meet, and are told why."""
     secrets = {"rank-0": b"right", "rank-1": b"wrong"}
-    monkeypatch.setattr(_secret, "job_secret", lambda one_machine: secrets[threading.current_thread().name])
+    monkeypatch.setattr(signing, "job_secret", lambda one_machine: secrets[threading.current_thread().name])
     for outcome in try_threads(2, lambda distributed: None):
         assert isinstance(outcome, CollectiveError)
         assert "not signed with the secret of this job" in str(outcome)
@@ -393,7 +394,7 @@ def test_a_forged_message_is_not_unpickled(machines: list[int]) -> None:
             channel = distributed._channel
             path = channel._session.path("job", 1)
             said = b'{"call": 1, "operation": "gather", "waits_for_all": true}\n' + pickle.dumps(Trap())
-            channel._connection.set(path, _secret.seal(b"guess", path, said))
+            channel._connection.set(path, signing.seal(b"guess", path, said))
             assert was_read.wait(90)
         else:
             try:
@@ -424,16 +425,16 @@ def test_a_message_cannot_be_replayed() -> None:
 
 def test_the_key_file_is_private_and_made_once(tmp_path: Path, home: Path) -> None:
     """On one machine the secret is a file of this user's that others cannot read; ranks that make it at once agree."""
-    found = each_in_a_thread([lambda: _secret.job_secret(one_machine=True)] * 8, 90)
+    found = each_in_a_thread([lambda: signing.job_secret(one_machine=True)] * 8, 90)
     assert len(set(found)) == 1
     assert len(found[0]) == 32
-    assert [path.name for path in home.iterdir()] == [_secret.KEY_FILE]
-    assert stat.S_IMODE((home / _secret.KEY_FILE).stat().st_mode) == 0o600
+    assert [path.name for path in home.iterdir()] == [signing.KEY_FILE]
+    assert stat.S_IMODE((home / signing.KEY_FILE).stat().st_mode) == 0o600
 
 
 def refused(one_machine: bool) -> str:
     with pytest.raises(CollectiveError) as caught:
-        _secret.job_secret(one_machine=one_machine)
+        signing.job_secret(one_machine=one_machine)
     return str(caught.value)
 
 
@@ -441,16 +442,16 @@ def test_no_job_is_without_a_secret(monkeypatch: pytest.MonkeyPatch, home: Path)
     """Contract 2.5 Better: signing is never optional. What stands in its way is a sentence with what to type."""
     assert "DET_JOB_SECRET is not set, and ranks on several machines" in refused(one_machine=False)
     assert "with `openssl rand -hex 32`, and on every machine `export DET_JOB_SECRET=`" in refused(one_machine=False)
-    own = _secret.job_secret(one_machine=True)
-    key = home / _secret.KEY_FILE
+    own = signing.job_secret(one_machine=True)
+    key = home / signing.KEY_FILE
     key.chmod(0o644)
     assert f"can be read by others. Delete it with `rm {key}`" in refused(one_machine=True)
     key.chmod(0o600)
-    assert _secret.job_secret(one_machine=True) == own
+    assert signing.job_secret(one_machine=True) == own
     key.write_bytes(b"")
     assert f"has 0 bytes instead of 32. Delete it with `rm {key}`" in refused(one_machine=True)
     monkeypatch.setenv("DET_JOB_SECRET", "told")
-    assert _secret.job_secret(one_machine=False) == _secret.job_secret(one_machine=True) == b"told"
+    assert signing.job_secret(one_machine=False) == signing.job_secret(one_machine=True) == b"told"
 
 
 def test_where_the_data_directory_cannot_be_written_the_key_lies_in_a_private_directory(
@@ -460,9 +461,9 @@ def test_where_the_data_directory_cannot_be_written_the_key_lies_in_a_private_di
     (tmp_path / "file").touch()
     monkeypatch.setenv("DET_HOME", os.fspath(tmp_path / "file" / "below"))
     monkeypatch.setattr("tempfile.tempdir", os.fspath(tmp_path))
-    first = _secret.job_secret(one_machine=True)
+    first = signing.job_secret(one_machine=True)
     assert len(first) == 32
-    assert _secret.job_secret(one_machine=True) == first
+    assert signing.job_secret(one_machine=True) == first
     (private,) = tmp_path.glob("determined-*")
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
     private.chmod(0o755)

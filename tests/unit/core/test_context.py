@@ -13,8 +13,9 @@ import pytest
 
 import determined
 from determined import _info, core
-from determined.core import _context, _metrics
-from determined.core._link import History
+from determined.core import _context
+from determined.core.recording import shipper
+from determined.core.recording.link import History
 from determined.store.messages import CheckpointReport, EarlyExitReport, Report, RunStateReport
 from tests import records
 from tests.fakes import MemoryLink
@@ -329,8 +330,8 @@ def test_the_newest_checkpoint_is_known_before_it_is_asked_for(
         with context.checkpoint.store_path({"steps_completed": 1}):
             pass
         assert begun.wait(30)
-        monkeypatch.setattr(_metrics, "HISTORY_SECONDS", 0.0)
+        monkeypatch.setattr(shipper, "HISTORY_SECONDS", 0.0)
         assert context._history("latest", "Trial", True) is None  # there is no telling
-        monkeypatch.setattr(_metrics, "HISTORY_SECONDS", 30.0)
+        monkeypatch.setattr(shipper, "HISTORY_SECONDS", 30.0)
         may_go_on.set()
         assert context._history("latest", "Trial", True) == History(["1"])

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import torch.distributed  # noqa: F401  # here, not within the seconds that a rank has to come
 
-from determined.core import DistributedContext, _meeting, _participant, _rollcall
-from determined.core import _distributed as module
+from determined.core import DistributedContext
+from determined.core.ranks import distributed as module
+from determined.core.ranks import meeting, participant, rollcall
 from determined.errors import CollectiveError, CollectiveTimeout, LauncherError
 from tests.ranks import each_in_a_thread, free_port, places, run_threads, try_threads
 
@@ -273,7 +274,7 @@ def test_a_taken_port_is_named() -> None:
 
 def test_a_listener_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contract 2.5 Better: a program that accepts and never answers does not hang a rank."""
-    monkeypatch.setattr(_meeting, "HANDSHAKE_SECONDS", 0.5)
+    monkeypatch.setattr(meeting, "HANDSHAKE_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(CollectiveTimeout, match="not rank 0 of a job"):
@@ -295,13 +296,13 @@ def test_a_listener_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monk
 )
 def test_where_the_chief_listens(ip: str, spans_machines: bool, expected: str) -> None:
     """Contract 2.5 Better: the interface that the others need, and no other if that one is known."""
-    with free_port() as port, _meeting._listen(ip, port, spans_machines=spans_machines) as listener:
+    with free_port() as port, meeting._listen(ip, port, spans_machines=spans_machines) as listener:
         assert listener.getsockname() == (expected, port)
 
 
 def test_the_port_of_another_job_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contract 2.5 Better: a rank that finds another, complete job at its address says so and leaves that job alone."""
-    monkeypatch.setattr(_rollcall, "FOREIGN_SECONDS", 0.3)
+    monkeypatch.setattr(rollcall, "FOREIGN_SECONDS", 0.3)
     with free_port() as port:
         first, second = meet(port)
         with pytest.raises(CollectiveError, match="belongs to another job"):
@@ -421,7 +422,7 @@ def test_a_finished_rank_may_leave_early() -> None:
 
 def test_the_chief_does_not_wait_long_for_idle_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks closed one after the other, chief first, by one thread: ranks that have read all are not waited for."""
-    monkeypatch.setattr(_participant, "LINGER_SECONDS", 100.0)
+    monkeypatch.setattr(participant, "LINGER_SECONDS", 100.0)
     with free_port() as port:
         contexts = meet(port)
         each_in_a_thread([lambda c=c: c.allgather(0) for c in contexts], 90)

@@ -13,9 +13,10 @@ import pytest
 
 from determined import core
 from determined.artifacts.bucket import BucketStorage
-from determined.core import TensorboardMode, _event_upload
-from determined.core._event_upload import all_but_events
-from determined.core._tensorboard import rank_aware_path
+from determined.core import TensorboardMode
+from determined.core.recording import event_upload
+from determined.core.recording.event_upload import all_but_events
+from determined.core.recording.tensorboard import rank_aware_path
 from tests.ranks import run_threads
 
 
@@ -45,7 +46,7 @@ def test_auto_mode_brings_event_files_to_the_bucket(bucket: str) -> None:
 
 def test_manual_mode_makes_a_last_sync(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Data contract 6.5 Better: what was written after the last upload is not lost, though nobody asks again."""
-    monkeypatch.setattr(_event_upload, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(event_upload, "PAUSE_SECONDS", 0.0)
     with core.init(checkpoint_storage=bucket, tensorboard_mode=TensorboardMode.MANUAL) as context:
         context.train.upload_tensorboard_files()
         (context.train.get_tensorboard_path() / "late.txt").write_text("x")
@@ -96,7 +97,7 @@ def test_ranks_have_their_own_directories_and_bring_their_own_files(bucket: str)
             for name in ("events.out.tfevents.17", "host.pt.trace.json"):
                 (path / name).write_text("x")
             distributed.allgather(None)
-            selector = _event_upload.every_file if distributed.rank == 0 else all_but_events
+            selector = event_upload.every_file if distributed.rank == 0 else all_but_events
             context.train.upload_tensorboard_files(selector, rank_aware_path)
             return str(path)
 

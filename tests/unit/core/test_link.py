@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from determined.core._journal import Journal, left_behind, read_reports
-from determined.core._link import NullLink, choose_link, new_run
-from determined.core._record import RunDescription
-from determined.core._store_link import StoreLink
+from determined.core.recording.journal import Journal, left_behind, read_reports
+from determined.core.recording.link import NullLink, choose_link, new_run
+from determined.core.recording.run_description import RunDescription
+from determined.core.recording.store_link import StoreLink
 from determined.store.messages import CheckpointReport, LogLine, MetricReport, Report, StatusReport
 
 WHO = RunDescription("train.py", script="/train.py", hparams={"lr": 0.1})

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from determined.core._logs import LONGEST_LINE, LogTee
-from determined.core._metrics import Shipper
+from determined.core.recording.log_capture import LONGEST_LINE, LogTee
+from determined.core.recording.shipper import Shipper
 from determined.store.messages import LogLine
 from tests.fakes import MemoryLink
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import pytest
 
 from determined import errors
-from determined.core import _metrics
-from determined.core._link import NullLink
-from determined.core._metrics import Shipper
+from determined.core.recording import shipper as recording_shipper
+from determined.core.recording.link import NullLink
+from determined.core.recording.shipper import Shipper
 from determined.store.messages import Report, StatusReport
 from tests.fakes import MemoryLink
 
@@ -50,7 +50,7 @@ def test_an_unavailable_link_is_retried_until_it_is_back(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decision 4: reports made while the link is away are kept, and delivered in order when it is back."""
-    monkeypatch.setattr(_metrics, "LINGER_SECONDS", 0)
+    monkeypatch.setattr(recording_shipper, "LINGER_SECONDS", 0)
     link = MemoryLink()
     link.trouble = errors.LinkUnavailable("database is locked")
     shipper = Shipper(link)
@@ -70,7 +70,7 @@ def test_a_lasting_failure_is_said_in_one_line(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decision 4: what could not be delivered at all is counted in one line; nothing is raised."""
-    monkeypatch.setattr(_metrics, "LAST_CHANCE_SECONDS", 0.2)
+    monkeypatch.setattr(recording_shipper, "LAST_CHANCE_SECONDS", 0.2)
     link = MemoryLink()
     link.trouble = errors.LinkUnavailable("disk full")
     shipper = Shipper(link)
@@ -85,7 +85,7 @@ def test_a_lasting_failure_is_said_in_one_line(
 
 def test_memory_is_bounded_while_the_link_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decision 4 and 7: with the link gone for good, the newest reports are kept and the queue does not grow."""
-    monkeypatch.setattr(_metrics, "KEPT_REPORTS", 50)
+    monkeypatch.setattr(recording_shipper, "KEPT_REPORTS", 50)
     link = MemoryLink()
     link.trouble = errors.LinkUnavailable("gone")
     shipper = Shipper(link)
@@ -167,10 +167,10 @@ class KeepingLink(MemoryLink):
 
 def test_what_waits_too_long_is_put_aside(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Decision 4: with the link away for long, reports leave memory, in order, and none is lost."""
-    monkeypatch.setattr(_metrics, "KEPT_REPORTS", 50)
-    monkeypatch.setattr(_metrics, "RETRY_SECONDS", (0.001,))
-    monkeypatch.setattr(_metrics, "LAST_CHANCE_SECONDS", 0.05)
-    monkeypatch.setattr(_metrics, "LINGER_SECONDS", 0)
+    monkeypatch.setattr(recording_shipper, "KEPT_REPORTS", 50)
+    monkeypatch.setattr(recording_shipper, "RETRY_SECONDS", (0.001,))
+    monkeypatch.setattr(recording_shipper, "LAST_CHANCE_SECONDS", 0.05)
+    monkeypatch.setattr(recording_shipper, "LINGER_SECONDS", 0)
     link = KeepingLink()
     link.trouble = errors.LinkUnavailable("gone")
     shipper = Shipper(link)
@@ -187,7 +187,7 @@ def test_what_waits_too_long_is_put_aside(monkeypatch: pytest.MonkeyPatch, caplo
 
 def test_an_idle_run_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """4.13: a run with nothing to report gives a sign of life all the same."""
-    monkeypatch.setattr(_metrics, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(recording_shipper, "BEAT_SECONDS", 0.01)
     link = KeepingLink()
     shipper = Shipper(link)
     shipper.put(StatusReport("up"))
@@ -201,8 +201,8 @@ def test_an_idle_run_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_link_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Decision 4: the end of a run waits a bounded time for a link that neither delivers nor fails."""
-    monkeypatch.setattr(_metrics, "STUCK_SECONDS", 0.1)
-    monkeypatch.setattr(_metrics, "NOTICE_SECONDS", 0.05)
+    monkeypatch.setattr(recording_shipper, "STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(recording_shipper, "NOTICE_SECONDS", 0.05)
     link, is_over = MemoryLink(), threading.Event()
     link.send = lambda _: (is_over.wait(), None)[1]  # type: ignore[method-assign]
     shipper = Shipper(link)
@@ -233,7 +233,7 @@ class CopyingLink(MemoryLink):
 def test_what_is_on_its_way_is_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 11: before a checkpoint is published, all reports that have not arrived are on the disk: those that wait
     and those that are offered in vain; each once, and none of them any longer when it has arrived."""
-    monkeypatch.setattr(_metrics, "LINGER_SECONDS", 0)
+    monkeypatch.setattr(recording_shipper, "LINGER_SECONDS", 0)
     link = CopyingLink()
     link.trouble = errors.LinkUnavailable("database is locked")
     shipper = Shipper(link)

@@ -18,7 +18,7 @@ import pytest
 
 from determined import core, errors
 from determined.core import PreemptContext, PreemptMode, _preempt, _stop_signals
-from determined.core._metrics import Shipper
+from determined.core.recording.shipper import Shipper
 from determined.store.messages import PreemptionAcknowledged
 from tests.fakes import MemoryLink
 from tests.ranks import run_threads

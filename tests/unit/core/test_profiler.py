@@ -12,8 +12,8 @@ import pytest
 
 from determined import core
 from determined.core import ProfilerContext, _profiler
-from determined.core._metrics import Shipper
 from determined.core._profiler import average
+from determined.core.recording.shipper import Shipper
 from determined.store.messages import MetricReport
 from tests.fakes import MemoryLink
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from determined.core import DistributedContext
-from determined.core._pulse import (
+from determined.core.ranks.pulse import (
     EXCHANGES,
     WAITS,
     WORKS,
@@ -17,7 +17,7 @@ from determined.core._pulse import (
     find_blame,
     find_stuck,
 )
-from determined.core._stacks import stack_of
+from determined.core.ranks.stacks import stack_of
 from determined.errors import CollectiveTimeout
 from tests.ranks import run_threads, try_threads
 

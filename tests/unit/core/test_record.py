@@ -11,9 +11,9 @@ import pytest
 
 from determined import artifacts, errors
 from determined._redact import MASK
-from determined.core import _record
-from determined.core._heartbeat import judge
-from determined.core._record import describe, find_environment, run_name, storage_config
+from determined.core.recording import run_description
+from determined.core.recording.heartbeat import judge
+from determined.core.recording.run_description import describe, find_environment, run_name, storage_config
 
 
 def test_a_config_is_recorded_plain_and_without_secrets() -> None:
@@ -88,8 +88,8 @@ def test_a_git_that_hangs_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monk
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(_record, "GIT_SECONDS", 0.2)
-    assert _record._git(str(tmp_path)) is None
+    monkeypatch.setattr(run_description, "GIT_SECONDS", 0.2)
+    assert run_description._git(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from determined import artifacts, errors
-from determined.core._link import Run, Unlike, new_run
-from determined.core._metrics import Shipper
-from determined.core._record import RunDescription
-from determined.core._store_link import StoreLink
+from determined.core.recording.link import Run, Unlike, new_run
+from determined.core.recording.run_description import RunDescription
+from determined.core.recording.shipper import Shipper
+from determined.core.recording.store_link import StoreLink
 from determined.store import attempts, experiments, trials
 from determined.store.messages import (
     CheckpointReport,
@@ -594,7 +594,7 @@ def test_a_checkpoint_is_adopted_after_its_trial_was_continued(
 
 def test_what_the_kinds_of_reports_are_called() -> None:
     """Every kind of report can wait in the journal: none is forgotten in its table."""
-    from determined.core._journal import KINDS
+    from determined.core.recording.journal import KINDS
 
     def below(kind: type[Report]) -> set[type[Report]]:
         return {kind, *(deeper for child in kind.__subclasses__() for deeper in below(child))}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from determined.core import TensorboardMode
-from determined.core._tensorboard import EventFiles, scalars
+from determined.core.recording.tensorboard import EventFiles, scalars
 from determined.store.messages import MetricReport
 
 

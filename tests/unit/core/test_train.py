@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from determined.core import EarlyExitReason, TensorboardMode, TrainContext
-from determined.core._metrics import Shipper
-from determined.core._tensorboard import EventFiles
-from determined.core._values import BatchColumns
+from determined.core.recording.shipper import Shipper
+from determined.core.recording.tensorboard import EventFiles
+from determined.core.recording.values import BatchColumns
 from determined.store.messages import EarlyExitReport, MetadataReport, MetricReport, ProgressReport, StatusReport
 from tests.fakes import MemoryLink
 

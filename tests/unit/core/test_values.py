@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.core._values import ABSENT, differences, plain, plain_metrics
+from determined.core.recording.values import ABSENT, differences, plain, plain_metrics
 from determined.store.values import dump
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from determined import artifacts
 from determined.errors import ConfigError, InvalidConfigurationException
 from determined.experiment import slots
-from determined.experiment.config import ExperimentConfig
+from determined.experiment.config.experiment_config import ExperimentConfig
 
 SINGLE: dict[str, Any] = {"entrypoint": "python3 train.py", "searcher": {"name": "single", "metric": "loss"}}
 

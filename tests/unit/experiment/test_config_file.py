@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from determined.errors import ConfigError
-from determined.experiment import config_file, yaml_values
-from determined.experiment.config_file import load, parse, read
+from determined.experiment.config import experiment_file, yaml_values
+from determined.experiment.config.experiment_file import load, parse, read
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_text_is_kept_byte_for_byte(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     """Absent, a directory, not UTF-8, too large: one sentence each, with the name."""
     large, other = tmp_path / "large.yaml", tmp_path / "other.yaml"
-    large.write_text("#" + "é" * (config_file.LARGEST_FILE // 2))  # fewer characters than bytes
+    large.write_text("#" + "é" * (experiment_file.LARGEST_FILE // 2))  # fewer characters than bytes
     other.write_bytes("name: ä".encode("utf-16"))
     reasons = {tmp_path / "absent": "No such file", tmp_path: "directory", large: "1024 KiB", other: "UTF-8"}
     for path, reason in reasons.items():
@@ -141,7 +141,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             read(path)
         assert str(path) in str(caught.value)
     with pytest.raises(ConfigError, match="1024 KiB"):
-        parse("#" * (config_file.LARGEST_FILE + 1))
+        parse("#" * (experiment_file.LARGEST_FILE + 1))
 
 
 JSON = st.recursive(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from determined import errors
-from determined.experiment import happenings as h
+from determined.experiment import events as h
 from determined.experiment import hparams, lifecycle
 from determined.experiment.engine import Engine, Phase
 from determined.experiment.lifecycle import Exit, State

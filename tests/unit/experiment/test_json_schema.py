@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from determined.experiment.config import ExperimentConfig
-from determined.experiment.config_file import parse, read
-from determined.experiment.json_schema import schema
+from determined.experiment.config.experiment_config import ExperimentConfig
+from determined.experiment.config.experiment_file import parse, read
+from determined.experiment.config.json_schema import schema
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = [  # platform 1.11

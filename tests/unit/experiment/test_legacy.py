@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from determined.errors import ConfigError
-from determined.experiment.config import ExperimentConfig
+from determined.experiment.config.experiment_config import ExperimentConfig
 
 ASHA = {"name": "adaptive_asha", "metric": "m", "max_trials": 4, "time_metric": "epochs", "max_time": 4}
 SINGLE = {"name": "single", "metric": "m"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from determined.errors import ConfigError
-from determined.experiment.config import ExperimentConfig
-from determined.experiment.overrides import layer, value
+from determined.experiment.config.experiment_config import ExperimentConfig
+from determined.experiment.config.overrides import layer, value
 
 FILE: dict[str, Any] = {
     "entrypoint": "python3 train.py",

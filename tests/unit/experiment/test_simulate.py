@@ -15,8 +15,8 @@ from determined.experiment.lifecycle import State
 from determined.experiment.search.base import Action, Pause, Resume, SearchContext, SearchMethod, Shutdown
 from determined.experiment.search.curves import Landscape
 from determined.experiment.search.preview import halving_counts
-from determined.experiment.simulate import World, moments, rungs_of, simulate
-from determined.experiment.simulation import Ending, SimulatedTrial, Simulation, Span
+from determined.experiment.simulation.play import World, moments, rungs_of, simulate
+from determined.experiment.simulation.result import Ending, SimulatedTrial, Simulation, Span
 
 SPACE, _ = hparams.parse(
     {
@@ -308,7 +308,7 @@ def test_searches_without_an_end_are_refused() -> None:
     with pytest.raises(errors.SearchError, match="not those of the experiment file"):
         play(Custom(pauses=True, values={"momentum": 0.9}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("determined.experiment.simulate.MOST_TRIALS", 50)
+        patch.setattr("determined.experiment.simulation.play.MOST_TRIALS", 50)
         with pytest.raises(errors.SearchError, match="50 trials and goes on"):
             play(Custom(pauses=False))
 

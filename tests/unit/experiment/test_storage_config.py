@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from determined.errors import ConfigError
-from determined.experiment.config import ExperimentConfig
+from determined.experiment.config.experiment_config import ExperimentConfig
 
 BASE = {"entrypoint": "x", "searcher": {"name": "single", "metric": "loss"}}
 

@@ -16,10 +16,10 @@ from determined import artifacts, core
 from determined.core import CheckpointContext, DistributedContext
 from determined.pytorch import DataLoader, LRScheduler, PyTorchCallback, PyTorchTrialContext
 from determined.pytorch._callback import Callbacks
-from determined.pytorch._checkpoint import Checkpointer
-from determined.pytorch._code import CodeCopy
 from determined.pytorch._state import Progress
-from determined.pytorch._stream import TrainingStream, training_stream
+from determined.pytorch.checkpoint.checkpointer import Checkpointer
+from determined.pytorch.code.copying import CodeCopy
+from determined.pytorch.data.stream import TrainingStream, training_stream
 
 
 class DigitTrial:

@@ -15,7 +15,7 @@ import torch
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler, Sampler, SubsetRandomSampler
 
-from determined.pytorch._stream import TrainingStream, training_stream
+from determined.pytorch.data.stream import TrainingStream, training_stream
 
 TEN = list(range(10))
 SEED = 11

@@ -11,13 +11,13 @@ import pytest
 import rich.console
 import rich.progress
 
-from determined.core._logs import LogTee
-from determined.core._metrics import Shipper
+from determined.core.recording.log_capture import LogTee
+from determined.core.recording.shipper import Shipper
 from determined.pytorch import Batch, Epoch
-from determined.pytorch._bar import NoBar, RichBar, make_bar
-from determined.pytorch._console import ValidationLines
 from determined.pytorch._plan import FitPlan
 from determined.pytorch._state import Progress
+from determined.pytorch.display.bar import NoBar, RichBar, make_bar
+from determined.pytorch.display.console import ValidationLines
 from determined.store.messages import LogLine
 from tests.fakes import MemoryLink
 

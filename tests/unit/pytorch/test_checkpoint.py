@@ -19,8 +19,8 @@ from torch import nn
 from determined import artifacts, errors
 from determined.core import DistributedContext
 from determined.pytorch import PyTorchCallback
-from determined.pytorch._checkpoint_read import find_checkpoint, saved_seed
-from determined.pytorch._code import CodeCopy
+from determined.pytorch.checkpoint.reading import find_checkpoint, saved_seed
+from determined.pytorch.code.copying import CodeCopy
 from tests.ranks import run_threads, try_threads
 from tests.unit.pytorch.checkpoints import Keeps, draws, make_run, state_of
 from tests.unit.pytorch.code_trees import fill, imported

@@ -16,7 +16,7 @@ from torch import nn
 
 from determined.core import DistributedContext
 from determined.pytorch import PyTorchCallback
-from determined.pytorch._checkpoint_async import BackgroundSave, Snapshot
+from determined.pytorch.checkpoint.background import BackgroundSave, Snapshot
 from tests.ranks import run_threads
 from tests.unit.pytorch.checkpoints import make_run
 

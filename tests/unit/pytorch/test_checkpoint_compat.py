@@ -25,8 +25,8 @@ import torch
 
 from determined import errors
 from determined.pytorch import PyTorchCallback
-from determined.pytorch._checkpoint import read_state
-from determined.pytorch._checkpoint_compat import saved_counters
+from determined.pytorch.checkpoint.checkpointer import read_state
+from determined.pytorch.checkpoint.older_layouts import saved_counters
 from tests.unit.pytorch.checkpoints import Run, make_run
 
 

@@ -11,7 +11,7 @@ import torch
 
 from determined import errors
 from determined.pytorch import PyTorchCallback
-from determined.pytorch._checkpoint_read import saved_batches
+from determined.pytorch.checkpoint.reading import saved_batches
 from tests.unit.pytorch.checkpoints import Keeps, draws, make_run, state_of
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from determined.pytorch import _code
-from determined.pytorch._code import CodeCopy
+from determined.pytorch.code import copying
+from determined.pytorch.code.copying import CodeCopy
 from tests.unit.pytorch.code_trees import fill, imported
 
 SENTINEL = "SENTINEL-4711"
@@ -173,7 +173,7 @@ def test_large_files_are_left_out_with_a_line(root: Path, caplog: pytest.LogCapt
     """A data file is not code, even if it is named; the log says what is missing."""
     fill(root, "train.py")
     with (root / "data.bin").open("wb") as file:
-        file.truncate(_code.LARGEST_FILE + 1)
+        file.truncate(copying.LARGEST_FILE + 1)
     (root / ".detinclude").write_text("data.bin\n")
     copy = CodeCopy(root, modules=imported(root, __main__="train.py"))
     assert list(copy.read()) == ["train.py"]
@@ -202,13 +202,13 @@ def test_too_many_files_stop_the_copy(
     """A data set of many files neither fills checkpoints nor holds them up, and code near the top gets in."""
     fill(root, "a/1.png", "a/2.png", "a/3.png", "train.py")
     (root / ".detinclude").write_text("*\n")
-    monkeypatch.setattr(_code, "MOST_FILES", 2)
+    monkeypatch.setattr(copying, "MOST_FILES", 2)
     copy = CodeCopy(root, modules={})
     assert sorted(copy.read()) == [".detinclude", "train.py"]
     copy.say()
     assert "the copy would pass" in caplog.text
-    monkeypatch.setattr(_code, "MOST_FILES", 100)
-    monkeypatch.setattr(_code, "MOST_LOOKED_AT", 2)
+    monkeypatch.setattr(copying, "MOST_FILES", 100)
+    monkeypatch.setattr(copying, "MOST_LOOKED_AT", 2)
     assert sorted(CodeCopy(root, modules={}).read()) == [".detinclude", "train.py"]
 
 

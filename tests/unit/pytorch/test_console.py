@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from determined import pytorch
-from determined.pytorch import Batch, Epoch, _console
+from determined.pytorch import Batch, Epoch
+from determined.pytorch.display import console
 from tests import records
 from tests.trials import OneWeightTrial, train
 
@@ -36,7 +37,7 @@ def read(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_it_is_said_on_stderr_where_nobody_logs(capsys: pytest.CaptureFixture[str]) -> None:
     """Issue 12: without any logging set-up, a line is written to stderr, once."""
-    _console.say("100 %s of it")
+    console.say("100 %s of it")
     assert read(capsys) == ["100 %s of it"]
 
 
@@ -45,7 +46,7 @@ def test_it_is_said_once_where_somebody_logs(
 ) -> None:
     """Issue 12: who has set up logging at INFO gets it there, and nowhere else."""
     with caplog.at_level(logging.INFO, "determined.pytorch"):
-        _console.say("hello")
+        console.say("hello")
     assert (caplog.messages, read(capsys)) == (["hello"], [])
 
 
@@ -90,8 +91,8 @@ def test_a_fit_tells_its_beginning_and_its_end(capsys: pytest.CaptureFixture[str
 def test_validations_are_told_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 12: off a terminal, a line per validation at most every few seconds."""
     for seconds, expected in ((60.0, [1]), (0.0, [1, 2])):
-        monkeypatch.setattr(_console, "LINE_SECONDS", seconds)
-        lines = _console.ValidationLines()
+        monkeypatch.setattr(console, "LINE_SECONDS", seconds)
+        lines = console.ValidationLines()
         for batches in (1, 2):
             lines.show({"batches": batches, "epochs": 0, "loss": 0.5}, validation=True)
             lines.show({"batches": batches, "epochs": 0, "loss": 0.5})
@@ -138,9 +139,9 @@ def test_what_is_not_recorded_is_told_by_its_checkpoint(capsys: pytest.CaptureFi
 def test_ages(ago: int, text: str) -> None:
     """A checkpoint's age is told in one unit; an unknown one, or one from the future, not at all."""
     saved_at = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago)
-    assert _console._age({"saved_at": saved_at.isoformat()}) == [f"{text} old"]
+    assert console._age({"saved_at": saved_at.isoformat()}) == [f"{text} old"]
     future = saved_at + datetime.timedelta(days=9)
-    assert _console._age({"saved_at": future.isoformat()}) == _console._age({}) == []
+    assert console._age({"saved_at": future.isoformat()}) == console._age({}) == []
 
 
 class Leaves(pytorch.PyTorchCallback):
@@ -187,11 +188,11 @@ def test_a_full_length_and_a_try_say_so(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_the_best_is_the_best_of_all() -> None:
     """The best value with its checkpoint; NaN is none, and a later one that is equal is no better."""
-    outcome = _console.Outcome("accuracy", smaller_is_better=False)
+    outcome = console.Outcome("accuracy", smaller_is_better=False)
     for batches, value in ((1, float("nan")), (2, 0.5), (3, 0.7), (4, 0.7), (5, None)):
         outcome.validated(value, batches)
         outcome.saved(f"c{batches}", batches)
     assert (outcome.best, outcome.best_checkpoint, outcome.newest) == ((0.7, 3), "c3", ("c5", 5))
-    assert _console._best(outcome, "/there") == "Best accuracy: 0.7 after batch 3, in checkpoint c3 in /there."
+    assert console._best(outcome, "/there") == "Best accuracy: 0.7 after batch 3, in checkpoint c3 in /there."
     outcome.best_before = 0.75
-    assert _console._best(outcome, "/there") == "Best accuracy: 0.75, by an earlier run."
+    assert console._best(outcome, "/there") == "Best accuracy: 0.75, by an earlier run."

@@ -14,7 +14,7 @@ import torch
 import determined
 from determined import _info, errors, pytorch
 from determined.pytorch import LRScheduler, PyTorchTrialContext
-from determined.pytorch._to_device import choose_device
+from determined.pytorch.data.to_device import choose_device
 from tests.unit.pytorch.contexts import OneWeight, Trial, make_context, make_trial
 
 BATCH = LRScheduler.StepMode.STEP_EVERY_BATCH

@@ -21,7 +21,8 @@ import torch
 from determined import artifacts, errors, pytorch
 from determined.artifacts import CARRIED
 from determined.core import CheckpointContext
-from determined.pytorch import Batch, _archive, load_trial_from_checkpoint_path
+from determined.pytorch import Batch, load_trial_from_checkpoint_path
+from determined.pytorch.checkpoint import torch_archive
 from tests.trials import OneWeightTrial, train
 
 Damage = Callable[[Path], None]
@@ -257,13 +258,13 @@ def test_the_header_of_a_record_of_more_than_4_gib() -> None:
     """As torch 2.13 wrote it, with the size in a field of 64 bits; every bit of it counts."""
     header = struct.pack("<4s5H3I2H", b"PK\x03\x04", 0, 2056, 0, 0, 0, 0, 0, 0, 10, 66)
     content = header + b"one/data/0" + struct.pack("<2H2Q", 1, 16, 4_600_000_000, 0) + b"FB*\0" + b"Z" * 42
-    record = _archive._Record(b"one/data/0", (0, 2056, 0, 0, 0), (0, 0, 0), 1, 4_600_000_000, 0)
-    assert _archive._check_header(io.BytesIO(content), record) == len(content)
+    record = torch_archive._Record(b"one/data/0", (0, 2056, 0, 0, 0), (0, 0, 0), 1, 4_600_000_000, 0)
+    assert torch_archive._check_header(io.BytesIO(content), record) == len(content)
     for bit in range(len(content) * 8):
         changed = bytearray(content)
         changed[bit // 8] ^= 1 << bit % 8
-        with pytest.raises((_archive._Wrong, struct.error)):
-            _archive._check_header(io.BytesIO(changed + bytes(70_000)), record)
+        with pytest.raises((torch_archive._Wrong, struct.error)):
+            torch_archive._check_header(io.BytesIO(changed + bytes(70_000)), record)
 
 
 def test_checksums_are_saved_whatever_torch_was_told(tmp_path: Path) -> None:

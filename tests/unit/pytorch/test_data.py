@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
-from determined.pytorch import DataLoader, _data, adapt_batch_sampler, samplers
+from determined.pytorch import DataLoader, adapt_batch_sampler, samplers
+from determined.pytorch.data import loader as data_loader
 from tests.unit.pytorch.loaders import TEN, Endless, calls, dataset_and_options, kinds, lists
 
 
@@ -377,6 +378,6 @@ def test_pin_memory_without_an_accelerator_only_warns() -> None:
 
 def test_the_type_names() -> None:
     """`TorchData` is what users annotate with, and `DataLoader[...]` can be written."""
-    assert torch.Tensor in _data.TorchData.__args__  # type: ignore[attr-defined]
-    assert np.ndarray[Any, Any] in _data._Data.__args__  # type: ignore[attr-defined]
+    assert torch.Tensor in data_loader.TorchData.__args__  # type: ignore[attr-defined]
+    assert np.ndarray[Any, Any] in data_loader._Data.__args__  # type: ignore[attr-defined]
     assert DataLoader[int] is not None

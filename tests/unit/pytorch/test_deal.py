@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from determined.pytorch._deal import Deal
+from determined.pytorch.data.deal import Deal
 
 lengths = st.integers(0, 1_000)
 batches = st.integers(1, 17)

@@ -14,8 +14,8 @@ from torch.utils.data import RandomSampler, Subset, TensorDataset, default_colla
 from torch.utils.data._utils import collate as torch_collate
 
 from determined.pytorch import DataLoader
-from determined.pytorch._gather import Gather
-from determined.pytorch._stream import training_stream
+from determined.pytorch.data.gather import Gather
+from determined.pytorch.data.stream import training_stream
 from tests.unit.pytorch.loaders import streams
 
 SHAPES: list[tuple[int, ...]] = [(), (1,), (3,), (2, 3), (1, 4, 4), (3, 2, 2), (0,)]

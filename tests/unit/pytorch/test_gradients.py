@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from determined import core, errors
-from determined.pytorch._gradients import DistributedModel, average_waiting
-from determined.pytorch._process_group import process_group
+from determined.pytorch.parallel.gradients import DistributedModel, average_waiting
+from determined.pytorch.parallel.process_group import process_group
 from tests.ranks import run_processes
 from tests.unit.pytorch.contexts import OneWeight, Trial, make_context, make_trial
 

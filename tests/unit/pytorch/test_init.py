@@ -13,7 +13,7 @@ import torch
 
 import determined
 from determined import core, errors, pytorch
-from determined.experiment.fields import Fields
+from determined.experiment.config.fields import Fields
 from determined.pytorch import _init
 from tests.trials import OneWeightTrial, managed, train
 

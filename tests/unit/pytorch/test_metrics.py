@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from determined import pytorch
-from determined.core._values import BatchColumns, plain_batches
-from determined.pytorch import _columns, _metrics
-from determined.pytorch._metrics import TrainingWindow
-from determined.pytorch._reducer import _PyTorchReducerContext
+from determined.core.recording.values import BatchColumns, plain_batches
+from determined.pytorch.metrics import columns, reduction
+from determined.pytorch.metrics.reducer import _PyTorchReducerContext
+from determined.pytorch.metrics.reduction import TrainingWindow
 from tests.unit.pytorch.thread_ranks import ThreadRank, on_ranks
 
 
@@ -201,7 +201,7 @@ def test_the_series_of_two_ranks():
     assert chief == [{"x": 2.0}, {"x": 3.0}]
     assert other == series[1]
     with pytest.raises(AssertionError):
-        combined(_metrics._Alone(), series[0])
+        combined(reduction._Alone(), series[0])
 
 
 def test_arrays_stay_arrays_over_ranks():
@@ -366,7 +366,7 @@ def test_kept_batches_is_a_choice(kept: int):
 
 def test_large_metrics_fold_sooner_and_show_fewer_batches(monkeypatch: pytest.MonkeyPatch):
     """Metric tensors with many elements do not pile up: what waits and what is kept is bounded in elements."""
-    monkeypatch.setattr(_columns, "_ELEMENTS", 1000)
+    monkeypatch.setattr(columns, "_ELEMENTS", 1000)
     window = TrainingWindow()
     for i in range(50):
         window.add({"big": torch.full((100,), float(i)), "small": i})
@@ -394,7 +394,7 @@ def test_memory_is_flat_however_many_batches():
         tracemalloc.stop()
     assert late - early < 50_000
     held = sum(len(chunk.values) for column in window._rows._columns.values() for chunk in column.history)
-    assert held < 3 * (_metrics.KEPT_BATCHES + 256)
+    assert held < 3 * (reduction.KEPT_BATCHES + 256)
 
 
 def test_one_transfer_per_window(monkeypatch: pytest.MonkeyPatch):

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from determined import errors, pytorch
 from determined.pytorch import Reducer
-from determined.pytorch._metrics import TrainingWindow, ValidationPass, reduce_full_dataset
-from determined.pytorch._reducer import _PyTorchReducerContext
+from determined.pytorch.metrics.reducer import _PyTorchReducerContext
+from determined.pytorch.metrics.reduction import TrainingWindow, ValidationPass, reduce_full_dataset
 from tests.unit.pytorch.thread_ranks import ThreadRank, on_ranks
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from determined import errors
-from determined.pytorch._models import load_model_state_dict, model_state_dict, plain_model
+from determined.pytorch.checkpoint.model_state import load_model_state_dict, model_state_dict, plain_model
 from tests.unit.pytorch.contexts import OneWeight
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from determined import errors
-from determined.pytorch._plain import TYPE, from_plain, to_plain
+from determined.pytorch.checkpoint.encoding import TYPE, from_plain, to_plain
 
 
 class Colour(enum.Enum):

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from determined.pytorch import _policy
+from determined.pytorch.checkpoint import save_policy
 
 SEARCHER = {"metric": "loss", "smaller_is_better": True}
 
 
 def earns(value: object, best: float | None, *, smaller: bool = True) -> bool:
     searcher = {"metric": "loss", "smaller_is_better": smaller}
-    return _policy.choose("best", searcher, lambda: best).earns_checkpoint({"loss": value})
+    return save_policy.choose("best", searcher, lambda: best).earns_checkpoint({"loss": value})
 
 
 def test_strictly_better_saves() -> None:
@@ -40,21 +40,21 @@ def test_nan_is_not_better() -> None:
 def test_the_metric_must_be_there(metrics: dict[str, object]) -> None:
     """T88: a searcher metric that is missing or not one number is a RuntimeError under `best`, and only there."""
     with pytest.raises(RuntimeError, match=r"searcher\.metric"):
-        _policy.choose("best", SEARCHER, lambda: None).earns_checkpoint(metrics)
-    assert _policy.choose("all", SEARCHER, lambda: None).earns_checkpoint(metrics)
-    assert not _policy.choose("none", SEARCHER, lambda: None).earns_checkpoint(metrics)
+        save_policy.choose("best", SEARCHER, lambda: None).earns_checkpoint(metrics)
+    assert save_policy.choose("all", SEARCHER, lambda: None).earns_checkpoint(metrics)
+    assert not save_policy.choose("none", SEARCHER, lambda: None).earns_checkpoint(metrics)
 
 
 def test_a_near_miss_is_suggested() -> None:
     """A metric with nearly that name is offered."""
     with pytest.raises(RuntimeError, match="Did you mean 'validation_loss'"):
-        _policy.searcher_value("loss", {"validation_loss": 1.0})
+        save_policy.searcher_value("loss", {"validation_loss": 1.0})
 
 
 def test_best_without_a_metric_saves_all(caplog: pytest.LogCaptureFixture) -> None:
     """T13: policy `best` without a known metric warns, once for all ranks, and every validation saves."""
     with caplog.at_level(logging.WARNING, "determined.pytorch"):
-        policies = [_policy.choose("best", None, lambda: None, is_chief=rank == 0) for rank in range(2)]
+        policies = [save_policy.choose("best", None, lambda: None, is_chief=rank == 0) for rank in range(2)]
     assert all(policy.earns_checkpoint({}) for policy in policies)
     assert caplog.text.count("every validation is saved") == 1
 
@@ -62,7 +62,7 @@ def test_best_without_a_metric_saves_all(caplog: pytest.LogCaptureFixture) -> No
 def test_unknown_policies_are_refused() -> None:
     """T14, W25: an unknown policy is a ValueError."""
     with pytest.raises(ValueError, match="bogus"):
-        _policy.choose("bogus", None, lambda: None)
+        save_policy.choose("bogus", None, lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -76,17 +76,17 @@ def test_unknown_policies_are_refused() -> None:
 )
 def test_how_many_are_kept(numbers: tuple[int | None, int | None], kept: dict[str, int] | None) -> None:
     """fit(keep_best=, keep_latest=): all are kept without either; one of the other kind with one of them."""
-    assert _policy.retention(*numbers, {"metric": "loss"}, is_managed=False) == kept
+    assert save_policy.retention(*numbers, {"metric": "loss"}, is_managed=False) == kept
 
 
 @pytest.mark.parametrize("number", [-1, 1.5, True, "1"])
 def test_a_number_to_keep_that_cannot_be_is_refused(number: Any) -> None:
     """Before the first batch, with the value."""
     with pytest.raises(ValueError, match=f"keep_latest is {number!r}"):
-        _policy.retention(None, number, {}, is_managed=False)
+        save_policy.retention(None, number, {}, is_managed=False)
 
 
 def test_the_best_are_kept_only_if_a_metric_says_which() -> None:
     """Without a metric nobody knows the best, and all would be removed: refused with what to pass."""
     with pytest.raises(ValueError, match=r"keep_best=1 needs to know which metric.*exp_conf"):
-        _policy.retention(1, None, {}, is_managed=False)
+        save_policy.retention(1, None, {}, is_managed=False)

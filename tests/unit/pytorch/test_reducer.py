@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from determined import errors, pytorch
-from determined.pytorch._reducer import ReducerFailed, _PyTorchReducerContext, _SimpleReducer
+from determined.pytorch.metrics.reducer import ReducerFailed, _PyTorchReducerContext, _SimpleReducer
 from tests.unit.pytorch.thread_ranks import ThreadRank, on_ranks
 
 

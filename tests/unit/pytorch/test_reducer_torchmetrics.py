@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from determined.pytorch._reducer import _PyTorchReducerContext
+from determined.pytorch.metrics.reducer import _PyTorchReducerContext
 from tests.unit.pytorch.thread_ranks import ThreadRank, on_ranks
 
 torchmetrics = pytest.importorskip("torchmetrics")

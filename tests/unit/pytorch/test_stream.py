@@ -17,7 +17,7 @@ from torch.utils.data import BatchSampler, Sampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 from determined.pytorch import DataLoader, samplers
-from determined.pytorch._stream import TrainingStream, validation_loader
+from determined.pytorch.data.stream import TrainingStream, validation_loader
 from tests.unit.pytorch.loaders import (
     SEED,
     Buckets,

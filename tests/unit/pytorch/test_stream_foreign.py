@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from determined.pytorch import DataLoader, _dataset_repro_warning
-from determined.pytorch._stream import epoch_length, validation_loader
+from determined.pytorch.data.stream import epoch_length, validation_loader
 from tests.fuzz_loaders import FOREIGN, make_loader
 from tests.unit.pytorch.loaders import SEED, saved, stream, taken
 

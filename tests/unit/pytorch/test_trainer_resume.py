@@ -12,7 +12,7 @@ import torch
 
 from determined import errors, pytorch
 from determined.pytorch import Batch, ShouldExit
-from determined.pytorch._checkpoint import Checkpointer
+from determined.pytorch.checkpoint.checkpointer import Checkpointer
 from tests.trials import OneWeightTrial, Recorder, Run, managed, stored_file, stored_state, train
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

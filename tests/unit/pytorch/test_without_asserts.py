@@ -16,13 +16,13 @@ import determined.pytorch
 def optimized(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """A module of the pytorch room as `python -O` would compile it; attributes name the modules."""
     loaded = types.ModuleType("optimized")
-    for name in ("_plan", "_load", "_compat"):
-        module = types.ModuleType(f"determined.pytorch.{name}")
-        file = Path(determined.pytorch.__file__).with_name(f"{name}.py")
+    for name in ("_plan", "checkpoint/load", "metrics/older_names"):
+        module = types.ModuleType(f"determined.pytorch.{name.replace('/', '.')}")
+        file = Path(determined.pytorch.__file__).parent / f"{name}.py"
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, module.__name__, module)  # dataclasses look themselves up
             exec(compile(file.read_bytes(), str(file), "exec", optimize=1), vars(module))  # noqa: S102
-        setattr(loaded, name, module)
+        setattr(loaded, name.split("/")[-1], module)
     return loaded
 
 
@@ -38,10 +38,10 @@ def test_legacy_checkpoints(optimized: types.ModuleType, key: str) -> None:
     """6.6: a legacy checkpoint without config or hparams is an AssertionError."""
     saved = {"experiment_config": {}, "hparams": {}, key: None}
     with pytest.raises(AssertionError, match=f"c has no {key}"):
-        optimized._load._legacy_context(Path("c"), saved)
+        optimized.load._legacy_context(Path("c"), saved)
 
 
 def test_averages_of_one_rank(optimized: types.ModuleType) -> None:
     """data-and-reducers: averaging over ranks is an AssertionError if size is 1."""
     with pytest.raises(AssertionError, match="one rank"):
-        optimized._compat._combine_and_average_training_metrics(SimpleNamespace(size=1, rank=0), [{"loss": 1.0}])
+        optimized.older_names._combine_and_average_training_metrics(SimpleNamespace(size=1, rank=0), [{"loss": 1.0}])

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from determined.core import DistributedContext, _event_file
-from determined.core._event_file import EventFile
-from determined.core._event_upload import all_but_events
-from determined.core._tensorboard import rank_aware_path
-from determined.pytorch._writer import EventWriter
+from determined.core import DistributedContext
+from determined.core.recording import event_file
+from determined.core.recording.event_file import EventFile
+from determined.core.recording.event_upload import all_but_events
+from determined.core.recording.tensorboard import rank_aware_path
+from determined.pytorch.display.event_writer import EventWriter
 from tests.unit.pytorch.contexts import make_context
 
 
@@ -113,7 +114,7 @@ def test_a_full_disk_loses_nothing(tmp_path, full_disk, caplog):
 
 def test_what_waits_for_the_disk_is_bounded(tmp_path, full_disk, monkeypatch):
     """Memory stays flat however long the disk is full; the latest steps are those that are kept."""
-    monkeypatch.setattr(_event_file, "_MOST_STEPS", 10)
+    monkeypatch.setattr(event_file, "_MOST_STEPS", 10)
     file = EventFile(tmp_path)
     for first in range(0, 100, 4):
         file.add_rows(["a"], first, np.zeros((4, 1)))

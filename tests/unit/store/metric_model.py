@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from determined.store import summary
+from determined.store.metrics import summary
 
 
 def same(one: Any, other: Any) -> bool:

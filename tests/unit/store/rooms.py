@@ -8,9 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from determined.store import attempts, checkpoints, experiments, metrics, trials
+from determined.store import attempts, checkpoints, experiments, trials
 from determined.store.attempts import Attempt
 from determined.store.messages import CheckpointReport, MetricReport
+from determined.store.metrics import metric_reports
 
 START = datetime.datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=datetime.timezone.utc)
 _names = itertools.count(1)
@@ -31,7 +32,7 @@ def add_run(conn: sa.Connection, *, managed: bool = False, **fields: Any) -> Att
 
 
 def validate(conn: sa.Connection, attempt: Attempt, steps: int, loss: Any) -> None:
-    metrics.append(conn, attempt, [MetricReport("validation", {"loss": loss}, steps)])
+    metric_reports.append(conn, attempt, [MetricReport("validation", {"loss": loss}, steps)])
 
 
 def save(conn: sa.Connection, attempt: Attempt, uuid: str, steps: int, **fields: Any) -> None:

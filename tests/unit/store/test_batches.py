@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.core._values import BatchColumns, plain_batches
-from determined.store.batches import pack, unpack
+from determined.core.recording.values import BatchColumns, plain_batches
+from determined.store.metrics.batches import pack, unpack
 
 names = st.text(max_size=8)
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from determined import errors
 from determined.store import attempts, checkpoints, experiments, schema, trials
 from determined.store.attempts import Attempt
-from determined.store.database import Store
+from determined.store.database.connection import Store
 from determined.store.messages import CheckpointReport
 from tests.unit.store.rooms import add_run, save, validate
 

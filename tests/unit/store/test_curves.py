@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from determined.store import attempts, cells, curves, experiments, metrics, trials
+from determined.store import attempts, experiments, trials
 from determined.store.attempts import Attempt
-from determined.store.database import Store
+from determined.store.database.connection import Store
 from determined.store.messages import MetricReport
+from determined.store.metrics import cells, curves, metric_reports
 
 
 def start(store: Store) -> Attempt:
@@ -26,7 +27,7 @@ def fill(store: Store, points: list[tuple[int, float]], at_once: int) -> Attempt
     for first in range(0, len(points), at_once):
         with store.write() as conn:
             reports = [MetricReport("training", {"loss": v, "odd": "x"}, s) for s, v in points[first : first + at_once]]
-            metrics.append(conn, attempt, reports)
+            metric_reports.append(conn, attempt, reports)
     return attempt
 
 
@@ -115,7 +116,9 @@ class TestEnvelope:
         attempt = fill(store, points, 100)
         with store.write() as conn:
             again = attempts.begin(conn, attempt.trial_id)
-            metrics.append(conn, again, [MetricReport("training", {"loss": -1.0}, steps) for steps in (1005, 1015)])
+            metric_reports.append(
+                conn, again, [MetricReport("training", {"loss": -1.0}, steps) for steps in (1005, 1015)]
+            )
         kept = [point for point in points if point[0] < 1005] + [(1005, -1.0), (1015, -1.0)]
         with store.read() as conn:
             for buckets in (4, 1000):
@@ -141,7 +144,7 @@ def test_a_chart_of_many_trials(sqlite_store: Store) -> None:
         experiment = experiments.create(conn, name="e", config={}, owner="ada")
         runs = [attempts.begin(conn, trials.create(conn, experiment, hparams={})) for _ in range(5)]
         for attempt in runs[:-1]:
-            metrics.append(conn, attempt, [MetricReport("training", {"loss": float(n)}, n) for n in range(1000)])
+            metric_reports.append(conn, attempt, [MetricReport("training", {"loss": float(n)}, n) for n in range(1000)])
     with sqlite_store.read() as conn:
         found = curves.chart(conn, [attempt.trial_id for attempt in runs], "training", "loss")
     assert sorted(found) == sorted(attempt.trial_id for attempt in runs[:-1])
@@ -160,7 +163,7 @@ class TestWindows:
             loss = value if window >= 50 else rest
             reports.append(MetricReport("training", {"loss": loss}, steps, window=window))
         with store.write() as conn:
-            metrics.append(conn, attempt, reports)
+            metric_reports.append(conn, attempt, reports)
         return attempt
 
     def test_the_rest_of_an_epoch_makes_no_jump(self, store: Store) -> None:

@@ -14,10 +14,11 @@ import pytest
 import sqlalchemy as sa
 
 from determined import errors
-from determined.store import database, opening, schema
-from determined.store.database import Store, open_store
+from determined.store import schema
+from determined.store.database import connection, opening
+from determined.store.database.connection import Store, open_store
+from determined.store.database.location import find_place
 from determined.store.messages import now
-from determined.store.place import find_place
 from tests.stores import PostgresServer, name_of
 
 
@@ -171,7 +172,7 @@ def test_a_child_of_a_thread_at_work_is_told(sqlite_store: Store) -> None:
 def test_up_to_date_stores_open_without_alembic(tmp_path: Path) -> None:
     """Making a store, and opening one that is up to date, load no migrations."""
     script = (
-        "import sys; from determined.store.database import open_store\n"
+        "import sys; from determined.store.database.connection import open_store\n"
         "open_store('a.db').close(); open_store('a.db').close(); assert 'alembic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
@@ -289,7 +290,7 @@ def test_a_damaged_file_is_reported_and_kept(sqlite_store: Store) -> None:
 
 def test_a_locked_store_may_pass(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another writer that does not let go: StoreUnavailable, and it works once the lock is gone."""
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 0.1)
     impatient = open_store(sqlite_store.path)
     with sqlite_store.write():
         with pytest.raises(errors.StoreUnavailable, match="locked"):
@@ -334,7 +335,7 @@ def test_a_removed_file_is_noticed(sqlite_store: Store) -> None:
 
 def test_a_network_file_system_is_warned_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the journal there is one that needs no shared memory."""
-    for module in (database, opening):
+    for module in (connection, opening):
         monkeypatch.setattr(module, "on_network", lambda path: "nfs4")
     with pytest.warns(UserWarning, match=r"network file system \(nfs4\).*PostgreSQL"):
         store = open_store(tmp_path / "x.db")

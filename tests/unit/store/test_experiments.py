@@ -8,10 +8,11 @@ import pytest
 import sqlalchemy as sa
 
 from determined import errors
-from determined.store import attempts, checkpoints, events, experiments, models, removal, schema, trials
-from determined.store.database import Store
+from determined.store import attempts, checkpoints, events, experiments, models, schema, trials
+from determined.store.database.connection import Store
 from determined.store.experiments import ExperimentFilter
 from determined.store.messages import now
+from determined.store.upkeep import removal
 from tests.unit.store.rooms import START, add_run, finish, minutes, save, validate
 
 

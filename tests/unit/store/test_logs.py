@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from determined import errors
 from determined.store import attempts, logs, schema, trials
 from determined.store.attempts import Attempt
-from determined.store.database import Store
+from determined.store.database.connection import Store
 from determined.store.logs import LogFilter
 from determined.store.messages import LogLine
 from tests.unit.store.rooms import START, add_run, minutes

@@ -10,10 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from determined import errors
-from determined.store import attempts, experiments, metrics, schema, trials
+from determined.store import attempts, experiments, schema, trials
 from determined.store.attempts import Attempt
-from determined.store.database import Store
+from determined.store.database.connection import Store
 from determined.store.messages import MetricReport
+from determined.store.metrics import metric_reports
 
 
 def start(store: Store, *, metric: str | None = "loss", smaller: bool = True, experiment: int | None = None) -> Attempt:
@@ -33,7 +34,7 @@ def restart(store: Store, attempt: Attempt) -> Attempt:
 
 def report(store: Store, attempt: Attempt, *reports: MetricReport) -> None:
     with store.write() as conn:
-        metrics.append(conn, attempt, reports)
+        metric_reports.append(conn, attempt, reports)
 
 
 def training(*points: tuple[int, Any], name: str = "loss", group: str = "training") -> list[MetricReport]:
@@ -42,7 +43,7 @@ def training(*points: tuple[int, Any], name: str = "loss", group: str = "trainin
 
 def visible(store: Store, attempt: Attempt, group: str = "training") -> list[tuple[int | None, dict[str, Any]]]:
     with store.read() as conn:
-        return [(row.steps, row.metrics) for row in metrics.rows(conn, attempt.trial_id, group)]
+        return [(row.steps, row.metrics) for row in metric_reports.rows(conn, attempt.trial_id, group)]
 
 
 def trial(store: Store, attempt: Attempt) -> trials.TrialRow:
@@ -115,7 +116,7 @@ class TestMerging:
         report(store, one, MetricReport("training", {"c": 3, "a": 1}, 5))
         assert visible(store, one) == [(5, {"a": 1, "b": 2, "c": 3})]
         with store.read() as conn:
-            assert metrics.names(conn, experiment_id=one.experiment_id) == {"training": ["a", "b", "c"]}
+            assert metric_reports.names(conn, experiment_id=one.experiment_id) == {"training": ["a", "b", "c"]}
 
     @pytest.mark.parametrize("together", [True, False])
     def test_a_different_value_is_an_error(self, store: Store, together: bool) -> None:
@@ -146,8 +147,8 @@ class TestMerging:
             MetricReport("training", {"a": 1}, 3),
         )
         with store.read() as conn:
-            assert [row.batch_metrics for row in metrics.rows(conn, one.trial_id)] == [None, None, None]
-            batches = [row.batch_metrics for row in metrics.rows(conn, one.trial_id, with_batches=True)]
+            assert [row.batch_metrics for row in metric_reports.rows(conn, one.trial_id)] == [None, None, None]
+            batches = [row.batch_metrics for row in metric_reports.rows(conn, one.trial_id, with_batches=True)]
         assert batches[0] is not None
         assert batches[0][0] == {"loss": 1.0, "n": 1}
         assert math.isnan(batches[0][1]["loss"])
@@ -197,7 +198,7 @@ class TestRules:
         names = ["ünïcode ✓", "a/b:c.d", '"quoted"', "%s", "nul\0", "half\ud800"]
         report(store, one, MetricReport("training", dict.fromkeys(names, 1.0), 1))
         with store.read() as conn:
-            stored = metrics.names(conn, trial_ids=[one.trial_id])["training"]
+            stored = metric_reports.names(conn, trial_ids=[one.trial_id])["training"]
         assert stored == sorted([*names[:4], "nul\ufffd", "half\ufffd"])
         assert sorted(visible(store, one)[0][1]) == stored
 
@@ -273,7 +274,7 @@ class TestBest:
         one = start(store, smaller=False)
         two = start(store, experiment=one.experiment_id)
         with store.read() as conn:
-            assert metrics.best_validation(conn, one.experiment_id) is None
+            assert metric_reports.best_validation(conn, one.experiment_id) is None
         report(store, one, *training((1, 1.0), group="validation"))
         report(store, two, *training((1, 5.0), group="validation"))
         assert best(store, one) == (5.0, two.trial_id)
@@ -296,7 +297,7 @@ class TestReading:
         report(store, restart(store, one), *training((9, 0.0), group="validation"))
         assert [steps for steps, _ in visible(store, one, "validation")] == [1, 3, 5, 9]
         with store.read() as conn:
-            some = metrics.rows(conn, [one.trial_id], first=2, last=5)
+            some = metric_reports.rows(conn, [one.trial_id], first=2, last=5)
             assert [(row.steps, row.group, row.attempt) for row in some] == [(3, "validation", 1), (5, "validation", 1)]
 
     def test_samples_move_with_their_run(self, store: Store) -> None:
@@ -307,7 +308,7 @@ class TestReading:
         report(store, other, MetricReport("cpu", {"load": 3.0}))
         two = restart(store, one)
         with store.write() as conn:
-            metrics.move_samples(conn, other.trial_id, two)
+            metric_reports.move_samples(conn, other.trial_id, two)
         assert len(visible(store, one, "cpu")) == 2
         assert trial(store, one).summary_metrics["cpu"]["load"]["mean"] == 2.0
 
@@ -320,4 +321,4 @@ def step_of(store: Store, row_id: int | None) -> int | None:
 def best(store: Store, attempt: Attempt) -> tuple[float | None, int | None]:
     with store.read() as conn:
         row = experiments.get(conn, attempt.experiment_id)
-        return metrics.best_validation(conn, attempt.experiment_id), row.best_trial_id
+        return metric_reports.best_validation(conn, attempt.experiment_id), row.best_trial_id

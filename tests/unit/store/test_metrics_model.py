@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from determined import errors
-from determined.store import attempts, cells, curves, experiments, metrics, trials
-from determined.store.database import Store
+from determined.store import attempts, experiments, trials
+from determined.store.database.connection import Store
 from determined.store.messages import MetricReport
+from determined.store.metrics import cells, curves, metric_reports
 from determined.store.schema import metric_cells, metric_series
 from determined.store.schema import metrics as metrics_table
 from tests.unit.store.metric_model import Model, same
@@ -72,7 +73,7 @@ def play(
         model.begin()
         for batch in batches:
             batch = [report for report in batch if model.report(*report)]
-            metrics.append(conn, attempt, [MetricReport(g, dict(body), steps) for g, steps, body in batch])
+            metric_reports.append(conn, attempt, [MetricReport(g, dict(body), steps) for g, steps, body in batch])
     return model
 
 
@@ -115,7 +116,7 @@ def test_counting_again_changes_nothing(
     with rolled_back(store) as conn:
         model = play(conn, history, True)
         before = trials.get(conn, model.trial_id)  # type: ignore[attr-defined]
-        metrics.recount(conn, before.id)
+        metric_reports.recount(conn, before.id)
         assert repr(trials.get(conn, before.id)).count("nan") == repr(before).count("nan")
         check_rows(conn, model)
         check_trial(conn, model, True)
@@ -137,7 +138,7 @@ class _Done(errors.DeterminedError):
 def check_rows(conn: sa.Connection, model: Model) -> None:
     trial_id = model.trial_id  # type: ignore[attr-defined]
     for group in GROUPS:
-        stored = list(metrics.rows(conn, trial_id, group))
+        stored = list(metric_reports.rows(conn, trial_id, group))
         expected = model.visible(group)
         assert [row.steps for row in stored] == [row["steps"] for row in expected]
         assert all(equal(row.metrics, wanted["body"]) for row, wanted in zip(stored, expected, strict=True))
@@ -158,7 +159,7 @@ def check_trial(conn: sa.Connection, model: Model, smaller: bool) -> None:
     assert steps_of(conn, row.best_validation_id) == best_steps
     assert row.searcher_metric_value == dict(found).get(best_steps)  # type: ignore[arg-type]
     assert steps_of(conn, row.latest_validation_id) == (found[-1][0] if found else None)
-    assert metrics.best_validation(conn, row.experiment_id) == row.searcher_metric_value
+    assert metric_reports.best_validation(conn, row.experiment_id) == row.searcher_metric_value
     assert experiments.get(conn, row.experiment_id).best_trial_id == (row.id if comparable else None)
 
 
@@ -168,7 +169,7 @@ def check_curves(conn: sa.Connection, model: Model) -> None:
         group: sorted({name for row in model.visible(group) for name in row["body"]})
         for group in sorted(model.groups())
     }
-    assert metrics.names(conn, trial_ids=[trial_id]) == {group: found for group, found in names.items() if found}
+    assert metric_reports.names(conn, trial_ids=[trial_id]) == {group: found for group, found in names.items() if found}
     for group in GROUPS:
         for name in ("loss", "x"):
             points = [(s, cells.real(v)) for s, v in model.series(group, name) if s is not None]

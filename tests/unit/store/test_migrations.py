@@ -10,8 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from determined import errors
-from determined.store import migrations, opening, schema
-from determined.store.database import Store, open_store
+from determined.store import migrations, schema
+from determined.store.database import opening
+from determined.store.database.connection import Store, open_store
 from determined.store.messages import now
 
 STEP = """

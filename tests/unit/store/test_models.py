@@ -6,7 +6,7 @@ import pytest
 
 from determined import errors
 from determined.store import checkpoints, models
-from determined.store.database import Store
+from determined.store.database.connection import Store
 from tests.unit.store.rooms import add_run, save
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from determined.errors import ConfigError
-from determined.store.retention import Candidate, Policy, to_keep
+from determined.store.upkeep.retention import Candidate, Policy, to_keep
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 # platform.md 4.9: two trials, some checkpoints validated.

@@ -11,9 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from determined import errors
-from determined.store import attempts, checkpoints, experiments, logs, metrics, processes, schema, trials
-from determined.store.database import Store
+from determined.store import attempts, checkpoints, experiments, logs, processes, schema, trials
+from determined.store.database.connection import Store
 from determined.store.messages import LogLine, MetricReport, Signal
+from determined.store.metrics import metric_reports
 from tests.unit.store.rooms import START, add_run, finish, minutes, save, validate
 
 
@@ -236,7 +237,7 @@ def test_a_run_moves_to_the_trial_it_continues(store: Store) -> None:
         finish(conn, old, "ERROR")
         new = add_run(conn)
         logs.append(conn, new, [LogLine("hello", "stdout")])
-        metrics.append(conn, new, [MetricReport("cpu", {"load": 0.5})])
+        metric_reports.append(conn, new, [MetricReport("cpu", {"load": 0.5})])
         moved = attempts.move(conn, str(new.run_name), old.trial_id)
         assert (moved.trial_id, moved.attempt, moved.run_name) == (old.trial_id, 2, new.run_name)
         assert attempts.of_run(conn, str(new.run_name)) == moved
@@ -244,7 +245,7 @@ def test_a_run_moves_to_the_trial_it_continues(store: Store) -> None:
         assert [row.id for row in experiments.find(conn)] == [old.experiment_id]
         lines = logs.read(conn, old.trial_id)
         assert [(line.text, line.allocation_id) for line in lines] == [("hello", moved.allocation_id)]
-        assert [row.group for row in metrics.rows(conn, [old.trial_id], "cpu")] == ["cpu"]
+        assert [row.group for row in metric_reports.rows(conn, [old.trial_id], "cpu")] == ["cpu"]
         row = trials.get(conn, old.trial_id)
         assert (row.state, row.end_time, row.attempt) == ("RUNNING", None, 2)
         assert experiments.get(conn, old.experiment_id).state == "RUNNING"

@@ -12,21 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from determined import errors
-from determined.store import (
-    attempts,
-    checkpoints,
-    curves,
-    experiments,
-    logs,
-    metrics,
-    places,
-    portable,
-    schema,
-    trials,
-    upkeep,
-)
-from determined.store.database import Store, open_store
+from determined.store import attempts, checkpoints, experiments, logs, schema, trials, workspaces
+from determined.store.database.connection import Store, open_store
 from determined.store.messages import LogLine, MetricReport
+from determined.store.metrics import curves, metric_reports
+from determined.store.upkeep import checks, portable
 from tests.unit.store.rooms import add_run, finish, save, validate
 
 SECRET = {"type": "s3", "bucket": "b", "secret_key": "hush"}
@@ -35,7 +25,7 @@ SECRET = {"type": "s3", "bucket": "b", "secret_key": "hush"}
 def fill(store: Store) -> None:
     """Two experiments with something of everything."""
     with store.write() as conn:
-        project = places.create_project(conn, places.create_workspace(conn, "vision"), "cats")
+        project = workspaces.create_project(conn, workspaces.create_workspace(conn, "vision"), "cats")
         config = {"checkpoint_storage": SECRET, "searcher": {"metric": "loss"}}
         run = add_run(
             conn,
@@ -47,15 +37,15 @@ def fill(store: Store) -> None:
             external_experiment_id="ext",
         )
         reports = [MetricReport("training", {"loss": 1 / steps, "odd": math.nan}, steps) for steps in range(1, 100)]
-        metrics.append(conn, run, reports)
+        metric_reports.append(conn, run, reports)
         validate(conn, run, 50, 0.5)
-        metrics.append(conn, run, [MetricReport("cpu", {"load": 0.5})])
+        metric_reports.append(conn, run, [MetricReport("cpu", {"load": 0.5})])
         save(conn, run, "u1", 50, storage=SECRET)
         save(conn, run, "u2", 60, storage=SECRET)
         logs.append(conn, run, [LogLine("hello", "stdout"), LogLine("ERROR: no", "stderr", 1)])
         trials.set_metadata(conn, run.trial_id, {"k": [1, 2]})
         again = attempts.begin(conn, run.trial_id, run_name="again", environment={"git": "abc"})
-        metrics.append(conn, again, [MetricReport("training", {"loss": 7.0}, 61)])
+        metric_reports.append(conn, again, [MetricReport("training", {"loss": 7.0}, 61)])
         checkpoints.set_state(conn, "u2", "DELETED")
         finish(conn, again)
         add_run(conn, name="second", parent_id=run.experiment_id)
@@ -71,9 +61,11 @@ def picture(store: Store) -> list[Any]:
             shown = dataclasses.asdict(whole)
             for name in ("id", "project_id", "workspace_id", "parent_id", "best_trial_id"):
                 shown[name] = shown[name] is not None
-            project = places.get_project(conn, whole.project_id)
+            project = workspaces.get_project(conn, whole.project_id)
             about = {k: v for k, v in dataclasses.asdict(trial).items() if not k.endswith("id")}
-            reports = [(r.group, r.attempt, r.steps, repr(r.metrics), r.time) for r in metrics.rows(conn, [trial.id])]
+            reports = [
+                (r.group, r.attempt, r.steps, repr(r.metrics), r.time) for r in metric_reports.rows(conn, [trial.id])
+            ]
             points = curves.points(conn, trial.id, "training", "loss")
             envelope = curves.envelope(conn, trial.id, "training", "loss", buckets=10)
             saved = [
@@ -102,7 +94,7 @@ def test_a_copy_goes_from_any_store_to_any(store: Store, store_place: str, tmp_p
         experiments.delete(conn, 1)  # so that ids differ
     assert portable.import_from(other, file) == portable.Imported({1: 2, 2: 3}, [])
     assert picture(other) == picture(store)
-    assert upkeep.check(other) == []
+    assert checks.check(other) == []
     again = portable.import_from(other, file)
     assert (again.experiments, again.skipped) == ({}, [1, 2])
     with other.read() as conn:
@@ -165,14 +157,14 @@ def test_files_that_are_no_copy(sqlite_store: Store, tmp_path: Path) -> None:
             portable.import_from(target, str(path))
     with target.read() as conn:
         assert experiments.count(conn) <= 1
-    assert upkeep.check(target) == []
+    assert checks.check(target) == []
     target.close()
 
 
 def test_info(store: Store) -> None:
     """Place, size, layout and counts."""
     fill(store)
-    found = upkeep.info(store)
+    found = checks.info(store)
     assert (found.place, found.id, found.version) == (str(store.place), store.id, schema.VERSION)
     assert found.size > 10_000
     assert (found.counts["experiments"], found.counts["checkpoints"], found.counts["logs"]) == (2, 2, 2)
@@ -182,7 +174,7 @@ def test_info(store: Store) -> None:
 def test_a_sound_store_has_no_problems(store: Store) -> None:
     """After all kinds of work."""
     fill(store)
-    assert upkeep.check(store) == []
+    assert checks.check(store) == []
 
 
 @pytest.mark.parametrize(
@@ -203,7 +195,7 @@ def test_problems_are_found(store: Store, harm: str, sentence: str) -> None:
     fill(store)
     with store.write() as conn:
         conn.execute(sa.text(harm))
-    assert any(sentence in problem for problem in upkeep.check(store)), upkeep.check(store)
+    assert any(sentence in problem for problem in checks.check(store)), checks.check(store)
 
 
 def test_a_damaged_file_is_examined(sqlite_store: Store) -> None:
@@ -211,14 +203,14 @@ def test_a_damaged_file_is_examined(sqlite_store: Store) -> None:
     fill(sqlite_store)
     path = sqlite_store.path
     assert path is not None
-    upkeep.vacuum(sqlite_store)
+    checks.vacuum(sqlite_store)
     sqlite_store.close()
     content = bytearray(path.read_bytes())
     content[40 * 1024 : 44 * 1024] = b"\xa5" * 4096
     path.write_bytes(content)
-    assert upkeep.check_file(path)
+    assert checks.check_file(path)
     path.write_bytes(b"\xa5" * 8192)
-    assert "not an SQLite database" in upkeep.check_file(path)[0]
+    assert "not an SQLite database" in checks.check_file(path)[0]
 
 
 def test_lost_references_are_found(sqlite_store: Store) -> None:
@@ -228,7 +220,7 @@ def test_lost_references_are_found(sqlite_store: Store) -> None:
     engine = sa.create_engine(f"sqlite:///{sqlite_store.path}", poolclass=sa.NullPool)
     with engine.begin() as conn:
         conn.execute(sa.text("DELETE FROM trials WHERE id = 1"))
-    assert any("refers to a row of trials" in problem for problem in upkeep.check(sqlite_store))
+    assert any("refers to a row of trials" in problem for problem in checks.check(sqlite_store))
 
 
 def test_vacuum_gives_space_back(store: Store) -> None:
@@ -238,8 +230,8 @@ def test_vacuum_gives_space_back(store: Store) -> None:
         logs.append(conn, run, [LogLine("x" * 1000, "stdout") for _ in range(2000)])
     with store.write() as conn:
         conn.execute(schema.logs.delete())
-    found = upkeep.vacuum(store)
+    found = checks.vacuum(store)
     assert found.before >= 2_000_000
     if store.is_sqlite:
         assert found.after < 500_000
-    assert upkeep.check(store) == []
+    assert checks.check(store) == []

@@ -14,7 +14,7 @@ from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from determined.store.opening import VERSION_TABLE
+from determined.store.database.opening import VERSION_TABLE
 
 STEPS = [str(Path(__file__).with_name("versions"))]
 """Where the steps are; tests add to it."""

@@ -1,0 +1,221 @@
+"""What the process prints, sent along as lines while it still appears where it always did.
+
+Only what Python writes is seen: the output of C libraries and of child processes goes past it. Catching that too would
+mean to put a pipe between the process and its terminal, and then colours, progress bars and pdb change their ways.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TextIO, cast
+
+from determined import _notebook
+from determined._redact import KeyBlocks
+from determined.core.recording.shipper import Shipper
+from determined.store.messages import LogLine
+
+LONGEST_LINE = 8191
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_CURSOR = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhlnsu]")  # where the cursor goes; colours stay
+
+
+class LogTee:
+    """Listens to `sys.stdout` and `sys.stderr` and sends each line; stops on close.
+
+    The streams stay the objects they are, with their terminal, encoding and buffer; only their `write` is overheard.
+    So logging handlers and progress bars that hold on to a stream from before are heard too.
+    """
+
+    def __init__(self, shipper: Shipper, rank: int = 0) -> None:
+        self._shipper = shipper
+        self._rank = rank
+        self._ears: list[_Ear] = []
+        self._forget_cells: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Begin to listen."""
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            # A process without a console has no streams; one that cannot be overheard is left as it is.
+            with contextlib.suppress(AttributeError):
+                self._ears.append(_Ear(stream, name, self._rank, self._shipper))
+        self._forget_cells = _notebook.on_each_cell(self._listen_again)
+
+    def close(self) -> None:
+        """Send the last line, ended or not, and stop listening."""
+        self._forget_cells()
+        for ear in self._ears:
+            ear.close()
+        self._ears.clear()
+
+    def _listen_again(self) -> None:
+        """IPython gives streams a `write` for each cell, and takes ours away with it."""
+        for ear in self._ears:
+            ear.listen_again()
+
+
+class _Ear:
+    """Collects what is written to one stream into lines."""
+
+    def __init__(self, stream: TextIO, name: str, rank: int, shipper: Shipper) -> None:
+        self._name = name
+        self._rank = rank
+        self._shipper = shipper
+        self._key_blocks = KeyBlocks()
+        self._lock = threading.RLock()  # a signal handler may print in the middle of our own work
+        self._open_line = ""
+        self._ended_with_return = False
+        self._is_cut = False  # what there was of the open line is sent already
+        self._pid = os.getpid()
+        self._is_listening = True
+        self._mouth = _mouth_of(stream)
+        self._mouth.tell(self.hear)
+
+    def listen_again(self) -> None:
+        self._mouth.attach()
+
+    def hear(self, text: str) -> None:
+        # A forked child, such as a loader's worker, has our memory but not our threads: what it prints is not ours.
+        if not self._is_listening or os.getpid() != self._pid:
+            return
+        with self._lock:
+            is_short = len(self._open_line) + len(text) <= LONGEST_LINE
+            if is_short and "\n" not in text and "\r" not in text:  # one of the words of a print()
+                self._open_line += text
+                self._ended_with_return = False
+                return
+            if self._ended_with_return and text.startswith("\n"):
+                text = text[1:]  # both belong to one end of a line
+            self._ended_with_return = text.endswith("\r")
+            self._take(self._open_line + text)
+
+    def _take(self, text: str) -> None:
+        start = 0
+        for end in _LINE_END.finditer(text):
+            line = text[start : end.start()]
+            start = end.end()
+            is_sent = self._is_cut and not line
+            self._is_cut = False
+            if not is_sent and (line.strip() or end.group() != "\r"):  # a progress bar wipes its line before the next
+                self._send(line)
+        self._open_line = text[start:]
+        if len(self._open_line) > LONGEST_LINE:
+            self._send(self._open_line)
+            self._open_line, self._is_cut = "", True
+
+    def close(self) -> None:
+        with self._lock:
+            if self._open_line.strip():
+                self._send(self._open_line)
+            self._open_line = ""
+            self._is_listening = False
+        self._mouth.forget(self.hear)
+
+    def _send(self, line: str) -> None:
+        try:
+            self._shipper.put(LogLine(self._key_blocks.line(_CURSOR.sub("", line)), self._name, self._rank))
+        except Exception:  # noqa: BLE001 - printing must work even when nothing can be sent
+            self._is_listening = False
+
+
+class _Mouth:
+    """A stream whose `write` also tells those who listen."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self._write: Callable[[str], int] = stream.write  # what ours calls
+        self._ours: Callable[[str], int] | None = None
+        self._before: Callable[[str], int] | None = None  # what the stream had of its own where ours is now
+        self._listeners: tuple[Callable[[str], None], ...] = ()
+
+    def tell(self, listener: Callable[[str], None]) -> None:
+        if not self._listeners:
+            self.attach()
+        self._listeners = (*self._listeners, listener)
+
+    def attach(self) -> None:
+        """Put a `write` of ours in the place of the one that is there, unless that is ours."""
+        before: Callable[[str], int] | None = self.stream.__dict__.get("write")
+        below: Callable[[str], int] = self.stream.write
+        if before is not None and before is self._ours:
+            return
+
+        def write(text: str) -> int:
+            written = below(text)
+            if self._ours is write:  # else it is below one that came later, which tells them
+                self.tell_listeners(text)
+            return written
+
+        self.stream.write = write
+        self._write, self._ours, self._before = below, write, before
+
+    def forget(self, listener: Callable[[str], None]) -> None:
+        self._listeners = tuple(one for one in self._listeners if one != listener)
+        if not self._listeners:
+            _mouths.pop(id(self.stream), None)
+            if self.stream.__dict__.get("write") is not self._ours:
+                return  # somebody came after us: leave theirs alone
+            if self._before is None:
+                del self.stream.write
+            else:
+                self.stream.write = self._before
+
+    def write_unheard(self, text: str) -> int:
+        return self._write(text)
+
+    def tell_listeners(self, text: str) -> None:
+        for listener in self._listeners:
+            listener(text)
+
+
+def unheard(stream: TextIO) -> TextIO:
+    """The stream, for what is not to be recorded because it redraws itself on a screen, such as a progress bar."""
+    return cast(TextIO, _Unheard(stream))
+
+
+class _Unheard:
+    """A stream whose listeners are not told."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        mouth = _known_mouth(self._stream)
+        write: Callable[[str], int] = self._stream.write if mouth is None else mouth.write_unheard
+        return write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def tell_of(proxy: Any, stream: Any) -> None:
+    """Have what is written to `proxy`, which shows it in its own way, count as written to `stream`."""
+    write = proxy.write
+
+    def write_and_tell(text: str) -> int:
+        written: int = write(text)
+        if (mouth := _known_mouth(stream)) is not None:
+            mouth.tell_listeners(text)
+        return written
+
+    proxy.write = write_and_tell
+
+
+_mouths: dict[int, _Mouth] = {}
+
+
+def _mouth_of(stream: Any) -> _Mouth:
+    found = _known_mouth(stream)
+    if found is None:
+        found = _mouths[id(stream)] = _Mouth(stream)
+    return found
+
+
+def _known_mouth(stream: Any) -> _Mouth | None:
+    found = _mouths.get(id(stream))
+    return found if found is not None and found.stream is stream else None

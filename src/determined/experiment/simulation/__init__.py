@@ -1,0 +1,1 @@
+"""Try a search without training: the real engine on synthetic learning curves."""

@@ -1,0 +1,320 @@
+"""The order of an epoch: which records, or which of a user's own batches, stand where, in any epoch, from any place.
+
+An order has positions in *units*: records where we cut the batches, whole batches where the user's batch sampler did.
+How positions are dealt to ranks is told in `_deal`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from determined.pytorch import samplers
+from determined.pytorch.data.permutation import Permutation
+from determined.pytorch.rng import seeds
+from determined.pytorch.rng.kept_streams import OwnStreams
+
+logger = logging.getLogger("determined.pytorch")
+
+Span = tuple[int, int]
+EpochWalker = Callable[[int, int, int], Iterator[Any]]
+
+
+class Order(Protocol):
+    """What stands at each position of each epoch."""
+
+    unit: str
+    """ "records" or "batches"."""
+
+    is_steady: bool
+    """Every epoch has `expected_length()` units, so that epochs can be counted without looking."""
+
+    def expected_length(self) -> int:
+        """Units of an epoch, by what the sampler says of itself. `TypeError` if it does not."""
+        ...
+
+    def length(self, epoch: int) -> int:
+        """Units of this epoch."""
+        ...
+
+    def read(self, epoch: int, spans: list[Span]) -> list[Any]:
+        """The batch of indices of each span of positions."""
+        ...
+
+
+class Sequential:
+    """Records in the dataset's own order."""
+
+    unit = "records"
+    is_steady = True
+
+    def __init__(self, sampler: SequentialSampler) -> None:
+        self._sampler = sampler
+
+    def expected_length(self) -> int:
+        return len(self._sampler)
+
+    def length(self, epoch: int) -> int:  # noqa: ARG002
+        return len(self._sampler)
+
+    def read(self, epoch: int, spans: list[Span]) -> list[Any]:  # noqa: ARG002
+        return [list(range(*span)) for span in spans]
+
+
+class Shuffled:
+    """Records in an order of their own for each epoch, a pure function of (seed, epoch)."""
+
+    unit = "records"
+    is_steady = True
+
+    def __init__(self, sampler: EpochShuffle, seed: int) -> None:
+        self._sampler = sampler
+        self._seed = seed
+        self._epoch = -1
+
+    def expected_length(self) -> int:
+        return len(self._sampler)
+
+    def length(self, epoch: int) -> int:  # noqa: ARG002
+        return len(self._sampler)
+
+    def read(self, epoch: int, spans: list[Span]) -> list[Any]:
+        if epoch != self._epoch:
+            self._permutation = Permutation(len(self._sampler), self._seed, epoch)
+            self._epoch = epoch
+        return self._permutation.spans(spans)
+
+
+class Sampled:
+    """What a user's own sampler (of records or of batches) yields; each pass is read at the start of its epoch.
+
+    Passes run on random streams that are a function of (seed, epoch), so a sampler that draws from `random`, `numpy` or
+    `torch` gives the same epoch whenever it is asked, and the streams of training are left alone.
+    """
+
+    def __init__(self, sampler: Any, seed: int, unit: str) -> None:
+        self.unit = unit
+        self._sampler = sampler
+        self._seed = seed
+        self._epoch = -1
+        self._items: list[Any] = []
+        self._passes_read = 0
+        self._generators = [
+            (generator, generator.initial_seed())
+            for part in _parts(sampler)
+            if isinstance(generator := getattr(part, "generator", None), torch.Generator)
+        ]
+        self.is_steady = all(type(part) in _STEADY for part in _parts(sampler))
+        self._remembers = not self.is_steady and not any(hasattr(part, "set_epoch") for part in _parts(sampler))
+
+    def expected_length(self) -> int:
+        return len(self._sampler)
+
+    def length(self, epoch: int) -> int:
+        return self.expected_length() if self.is_steady else len(self._pass(epoch))
+
+    def read(self, epoch: int, spans: list[Span]) -> list[Any]:
+        items = self._pass(epoch)
+        if self.unit == "batches":
+            return [items[start] for start, _ in spans]
+        return [items[start:stop] for start, stop in spans]
+
+    def _pass(self, epoch: int) -> list[Any]:
+        if epoch != self._epoch:
+            if self._remembers and self._passes_read < epoch:
+                # It may keep a random state of its own, which only reading the earlier passes brings to this epoch.
+                logger.info(
+                    "%s has no set_epoch(), so its passes before epoch %d are read again.",
+                    type(self._sampler).__name__,
+                    epoch,
+                )
+                for earlier in range(self._passes_read, epoch):
+                    self._read_pass(earlier)
+            self._items = self._read_pass(epoch)
+            self._epoch = epoch
+        return self._items
+
+    def _read_pass(self, epoch: int) -> list[Any]:
+        states = [generator.get_state() for generator, _ in self._generators]
+        try:
+            for generator, seed in self._generators:
+                generator.manual_seed(seeds.derive_seed("sampler", seed, epoch))
+            with OwnStreams("sampler", self._seed, epoch):
+                tell_epoch(self._sampler, epoch)
+                # Up to its length: a sampler that repeats for ever has one, too.
+                items = islice(self._sampler, len(self._sampler))
+                # A sampler may fill one list again and again, since torch reads a batch before the next is made.
+                return [item.copy() if type(item) is list else item for item in items]
+        finally:
+            for (generator, _), state in zip(self._generators, states, strict=True):
+                generator.set_state(state)
+            self._passes_read = max(self._passes_read, epoch + 1)
+
+
+class Batching(NamedTuple):
+    """An order, and how it is cut into batches."""
+
+    order: Order
+    batch_size: int
+    drop_last: bool
+
+    def count(self, length: int) -> int:
+        """Batches in `length` units."""
+        return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+
+def batching(batch_sampler: Any, seed: int) -> Batching | None:
+    """How the epochs of `batch_sampler` are ordered and cut; None if it has no length, and can only be read forward."""
+    try:
+        len(batch_sampler)
+    except TypeError:
+        return None
+    if type(batch_sampler) in (BatchSampler, EpochBatches):
+        order = _records(batch_sampler.sampler, seed)
+        return Batching(order, batch_sampler.batch_size, batch_sampler.drop_last)
+    return Batching(Sampled(batch_sampler, seed, "batches"), 1, False)
+
+
+def _records(sampler: Any, seed: int) -> Order:
+    if type(sampler) is EpochShuffle:
+        return Shuffled(sampler, seed)
+    if type(sampler) is SequentialSampler:
+        return Sequential(sampler)
+    return Sampled(sampler, seed, "records")
+
+
+class EpochShuffle(RandomSampler):
+    """What `shuffle=True` makes: passes that reshuffle, each a pure function of (seed, number of the pass).
+
+    Args:
+        data_source: A dataset with a length, not empty.
+        seed: Decides all passes.
+        generator: Kept for those who look; nothing is drawn from it.
+    """
+
+    def __init__(self, data_source: Any, seed: int, generator: torch.Generator | None = None) -> None:
+        super().__init__(data_source, generator=generator)
+        self.seed = seed
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next pass that of `epoch`."""
+        self._epoch = epoch
+
+    def next_epoch(self) -> int:
+        """The number of the pass that begins now."""
+        self._epoch += 1
+        return self._epoch - 1
+
+    def __iter__(self) -> Iterator[int]:
+        return self.walk_epoch(self.next_epoch(), 0, 1)
+
+    def _epoch_walker(self) -> EpochWalker:
+        return self.walk_epoch
+
+    def walk_epoch(self, epoch: int, start: int, stride: int) -> Iterator[int]:
+        order = Permutation(len(self), self.seed, epoch)
+        for block in range(start, len(self), BLOCK * stride):
+            yield from order[block : block + BLOCK * stride : stride]
+
+
+class EpochBatches(BatchSampler):
+    """The batches we cut ourselves: torch's batch sampler, able to start at any batch of any epoch."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self._walk(0, 1)
+
+    def _walk(self, start: int, stride: int) -> Iterator[list[int]]:
+        if (walk_epoch := self._epoch_walker()) is None:
+            return islice(super().__iter__(), start, None, stride)
+        return walk_epoch(self.sampler.next_epoch() if isinstance(self.sampler, EpochShuffle) else 0, start, stride)
+
+    def _epoch_walker(self) -> EpochWalker | None:
+        return self.walk_epoch if type(self.sampler) in (EpochShuffle, SequentialSampler) else None
+
+    def walk_epoch(self, epoch: int, start: int, stride: int) -> Iterator[list[int]]:
+        seed = self.sampler.seed if isinstance(self.sampler, EpochShuffle) else 0
+        cut = Batching(_records(self.sampler, seed), self.batch_size, self.drop_last)
+        for _, indices in read_batches(cut, epoch, start, stride):
+            yield indices
+
+
+BLOCK = 8192
+"""Records whose place is computed at a time: enough for numpy to pay, little enough to start at once."""
+
+
+def read_batches(cut: Batching, epoch: int, start: int, stride: int) -> Iterator[tuple[int, Any]]:
+    """Batches start, start + stride, ... of one epoch, each with its position."""
+    length = cut.order.length(epoch)
+    size = cut.batch_size
+    numbers = range(start, cut.count(length), stride)
+    per_block = max(1, BLOCK // size)
+    for first in range(0, len(numbers), per_block):
+        spans = [(number * size, min((number + 1) * size, length)) for number in numbers[first : first + per_block]]
+        yield from zip((span[0] for span in spans), cut.order.read(epoch, spans), strict=True)
+
+
+_STEADY = {
+    range,
+    list,
+    tuple,
+    SequentialSampler,
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    BatchSampler,
+    DistributedSampler,
+    EpochShuffle,
+    EpochBatches,
+    samplers.RepeatSampler,
+    samplers.RepeatBatchSampler,
+    samplers.DistributedSampler,
+    samplers.DistributedBatchSampler,
+    samplers.ReproducibleShuffleSampler,
+    samplers.ReproducibleShuffleBatchSampler,
+}
+"""Samplers whose passes are as long as they say and, told the epoch, remember nothing."""
+
+
+def _parts(sampler: Any) -> Iterator[Any]:
+    """A sampler and those it wraps."""
+    seen: set[int] = set()
+    waiting = [sampler]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield part
+        for name in ("batch_sampler", "_batch_sampler", "sampler", "_sampler"):
+            if (wrapped := getattr(part, name, None)) is not None:
+                waiting.append(wrapped)
+
+
+def tell_epoch(sampler: Any, epoch: int) -> None:
+    """Call `set_epoch` of a sampler and of those it wraps, where they have one."""
+    for part in _parts(sampler):
+        if callable(set_epoch := getattr(part, "set_epoch", None)):
+            set_epoch(epoch)
+
+
+def is_sharded(sampler: Any) -> bool:
+    """Whether someone already deals this sampler's items to several ranks."""
+    return any(
+        (isinstance(part, DistributedSampler) and part.num_replicas > 1)
+        or (isinstance(part, samplers.DistributedSampler) and part._num_workers > 1)
+        or (isinstance(part, samplers.DistributedBatchSampler) and part.num_workers > 1)
+        for part in _parts(sampler)
+    )

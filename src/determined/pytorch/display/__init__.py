@@ -1,0 +1,1 @@
+"""What a person sees of a fit: console lines, the progress bar, and TensorBoard files."""

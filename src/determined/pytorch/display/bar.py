@@ -1,0 +1,218 @@
+"""A progress bar for people who watch, in a terminal or a notebook. It reads the counters by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import logging
+import numbers
+import os
+import sys
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from determined import _notebook
+from determined._wording import visible
+from determined.core.recording import log_capture
+from determined.pytorch._plan import Batch, FitPlan
+from determined.pytorch.display.console import ValidationLines
+
+if TYPE_CHECKING:
+    from determined.pytorch._state import Progress
+
+logger = logging.getLogger("determined.pytorch")
+
+SHOWN_METRICS = 3
+NOTEBOOK_SECONDS = 0.5
+"""How long a frame stays in a notebook: each is a message to the page."""
+RATE_FRAMES = 60  # over which the rate is averaged there
+BAR_CELLS = 24
+
+
+class NoBar:
+    """Nobody watches."""
+
+    def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class RichBar:
+    """Batches, epochs, rate, metrics and the time left.
+
+    It is drawn by a thread of its own, which reads how far training is, so that the loop does nothing for it.
+    """
+
+    def __init__(
+        self, plan: FitPlan, progress: Progress, epoch_length: int, searcher_metric: str | None = None
+    ) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Display
+        from rich.text import Text
+
+        class Rate(ProgressColumn):
+            def render(self, task: Any) -> Text:
+                return Text(f"{task.speed:,.3g}/s" if task.speed else "", no_wrap=True)
+
+        bar = self
+
+        class Live(Display):
+            def get_renderables(self) -> Any:
+                if bar._is_ready:
+                    bar._look()
+                yield from super().get_renderables()
+
+        self._is_ready = False
+        self._progress = progress
+        self._searcher_metric = searcher_metric
+        self._texts = {"training": "", "validation": ""}
+        total = _total(plan, epoch_length)
+        self._display = Live(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,}" + ("/{task.total:,}" if total is not None else "")),
+            Rate(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[metrics]}"),
+            # Its frames are not among the lines that are recorded. What is printed meanwhile is: see _tell_of_proxies.
+            console=Console(file=log_capture.unheard(sys.stderr)) if sys.stderr else Console(stderr=True),
+            refresh_per_second=5,
+            transient=False,
+        )
+        self._task = self._display.add_task("epoch 0", total=total, completed=progress.batches_trained, metrics="")
+        self._is_ready = True
+        streams = {sys.stderr, sys.stdout}
+        self._display.start()
+        _tell_of_proxies()
+        self._moved = _move_log_lines(streams)
+
+    def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
+        from rich.markup import escape
+
+        text = escape(_metrics_text(metrics, self._searcher_metric if validation else None))
+        self._texts["validation" if validation else "training"] = f"[dim]val[/] {text}" if validation else text
+
+    def close(self) -> None:
+        self._look()
+        self._display.stop()
+        for handler, stream in self._moved:
+            handler.setStream(stream)
+
+    def _look(self) -> None:
+        self._display.update(
+            self._task,
+            completed=self._progress.batches_trained,
+            description=f"epoch {self._progress.epochs_trained}",
+            metrics="  ".join(text for text in self._texts.values() if text),
+        )
+
+
+class NotebookBar:
+    """The same as one line of text in a cell's output, for which a page needs no widgets.
+
+    The page is told to replace the line. One that is drawn with carriage returns breaks at each print().
+    """
+
+    def __init__(
+        self, plan: FitPlan, progress: Progress, epoch_length: int, searcher_metric: str | None = None
+    ) -> None:
+        self._progress = progress
+        self._searcher_metric = searcher_metric
+        self._texts = {"training": "", "validation": ""}
+        self._total = _total(plan, epoch_length)
+        self._seen: deque[tuple[float, int]] = deque(maxlen=RATE_FRAMES)
+        self._shown = self._frame()
+        self._replace = _notebook.show_text(self._shown)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="determined-bar", daemon=True)
+        self._thread.start()
+
+    def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
+        text = _metrics_text(metrics, self._searcher_metric if validation else None)
+        self._texts["validation" if validation else "training"] = f"val {text}" if validation else text
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):  # a page that is gone: training does without
+            while not self._is_over.wait(NOTEBOOK_SECONDS):
+                self._draw()
+            self._draw()
+
+    def _draw(self) -> None:
+        if (frame := self._frame()) != self._shown:
+            self._shown = frame
+            self._replace(frame)
+
+    def _frame(self) -> str:
+        done, total = self._progress.batches_trained, self._total
+        self._seen.append((time.monotonic(), done))
+        (first, before), (last, _) = self._seen[0], self._seen[-1]
+        rate = (done - before) / (last - first) if done > before else 0.0
+        parts = [f"epoch {self._progress.epochs_trained}"]
+        if total is None:
+            parts.append(f"{done:,}")
+        else:
+            filled = min(BAR_CELLS, BAR_CELLS * done // max(total, 1))
+            parts.append(f"{'█' * filled}{'░' * (BAR_CELLS - filled)} {done:,}/{total:,}")
+        if rate:
+            parts.append(f"{rate:,.3g}/s")
+            if total is not None and done < total:
+                parts.append(f"{datetime.timedelta(seconds=round((total - done) / rate))} left")
+        return "  ".join(parts + [text for text in self._texts.values() if text])
+
+
+def _metrics_text(metrics: dict[str, Any], sought: str | None) -> str:
+    """A few of the numbers among the metrics; the one that is sought comes first."""
+    shown = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, numbers.Real)}
+    if sought in shown:
+        shown = {sought: shown.pop(sought), **shown}
+    return "  ".join(f"{visible(str(name))} {value:.4g}" for name, value in list(shown.items())[:SHOWN_METRICS])
+
+
+def _tell_of_proxies() -> None:
+    """Have what is printed while the bar is there recorded as it was printed, whatever the display makes of it."""
+    for proxy in (sys.stdout, sys.stderr):
+        if (stream := getattr(proxy, "rich_proxied_file", None)) is not None:
+            log_capture.tell_of(proxy, stream)
+
+
+def _move_log_lines(screen: set[Any]) -> list[tuple[logging.StreamHandler[Any], Any]]:
+    """Have log lines that go to the screen appear above the bar; returns which handlers had which stream."""
+    handlers = [*logging.getLogger().handlers, *logging.getLogger("determined").handlers]
+    moved = [(h, h.stream) for h in handlers if isinstance(h, logging.StreamHandler) and h.stream in screen]
+    for handler, _ in moved:
+        handler.setStream(sys.stderr)  # by now the display's own, which knows where the bar is
+    return moved
+
+
+def make_bar(
+    plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool, searcher_metric: str | None = None
+) -> RichBar | NotebookBar | ValidationLines | NoBar:
+    """A bar on the chief if a person can see it, else lines; `DET_PROGRESS=off` says neither, `on` says a bar."""
+    wish = os.environ.get("DET_PROGRESS", "auto").lower()
+    is_kernel = _notebook.is_kernel()
+    can_see = is_kernel or (sys.stderr is not None and sys.stderr.isatty())
+    if not is_chief or wish in ("off", "0", "false", "no"):
+        return NoBar()
+    if wish == "auto" and not can_see:
+        return ValidationLines()
+    try:
+        return (NotebookBar if is_kernel else RichBar)(plan, progress, epoch_length, searcher_metric)
+    except Exception as failed:  # noqa: BLE001 - such as another bar on the screen: training does without
+        logger.warning("There is no progress bar: %s", failed)
+        return NoBar()
+
+
+def _total(plan: FitPlan, epoch_length: int) -> int | None:
+    """How many batches there will be; None if nobody knows."""
+    if isinstance(plan.max_length, Batch):
+        return plan.length
+    return None if epoch_length == sys.maxsize else plan.length * epoch_length

@@ -1,0 +1,285 @@
+"""What a person reads about a fit without having set up logging: how it begins, how it goes, and how it ended.
+
+Lines go through the logger `determined.pytorch` where somebody handles its INFO, and to stderr where nobody does, so
+that each appears once. `DET_QUIET=1`, or a level above INFO for that logger, silences them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import logging
+import numbers
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from determined import errors
+from determined._notebook import is_kernel
+from determined._redact import redacted_arguments
+from determined._wording import visible
+from determined.core.recording.values import differences
+from determined.pytorch._plan import Epoch, FitPlan
+from determined.pytorch.checkpoint.reading import saved_metadata, script_checksum
+
+if TYPE_CHECKING:
+    from determined import core
+    from determined.core.recording.link import Unlike
+    from determined.pytorch._state import Progress
+
+logger = logging.getLogger("determined.pytorch")
+
+LINE_SECONDS = 5.0
+"""Validations are told this often at most, where there is no bar."""
+
+
+def say(text: str) -> None:
+    """Tell a person, unless that is not wanted. For the chief."""
+    if is_quiet():
+        return
+    if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
+        logger.info("%s", text)
+    elif _is_wanted():
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, a pipe nobody reads, or no stderr
+            sys.stderr.write(f"{visible(text, lines=True)}\n")
+            sys.stderr.flush()
+
+
+def is_quiet() -> bool:
+    """Whether `DET_QUIET` says so."""
+    return os.environ.get("DET_QUIET", "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def _is_wanted() -> bool:
+    """Whether no level was set that says otherwise; WARNING for everything is what logging begins with."""
+    own = [logging.getLogger(name).level for name in ("determined.pytorch", "determined")]
+    chosen = next((level for level in own if level != logging.NOTSET), None)
+    if chosen is None:
+        chosen = logging.INFO if logging.getLogger().level <= logging.WARNING else logging.ERROR
+    return chosen <= logging.INFO and logging.root.manager.disable < logging.INFO
+
+
+class ValidationLines:
+    """A line for a validation now and then, for those who have no bar."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+
+    def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
+        is_logged = logger.isEnabledFor(logging.INFO) and logger.hasHandlers()  # where every report is, too
+        if not validation or is_logged or time.monotonic() - self._last < LINE_SECONDS:
+            return
+        self._last = time.monotonic()
+        shown = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, numbers.Real)}
+        values = ", ".join(f"{name} {value:.6g}" for name, value in shown.items())
+        say(f"Batch {metrics['batches']}, epoch {metrics['epochs']}: {values or 'validated'}")
+
+    def close(self) -> None:
+        pass
+
+
+# The beginning.
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What a fit begins with."""
+
+    source: str | None = None
+    """A checkpoint's id or directory; None for a fresh start."""
+    is_own: bool = False
+    """It was looked for as "latest" or "best", rather than named."""
+    unlike: Unlike | None = None
+    """If nothing was found: the newest that would do but for its hyperparameters."""
+
+    @property
+    def storage_id(self) -> str | None:
+        return Path(self.source).name if self.source else None
+
+
+def say_beginning(
+    core_context: core.Context, plan: FitPlan, progress: Progress, origin: Origin, trial: str, *, continues: bool
+) -> None:
+    """What the fit goes on from, that nothing is left to train, or why it starts afresh. For the chief."""
+    if is_quiet():
+        return
+    if origin.source is None:
+        say(_fresh(core_context, plan, origin, trial))
+        return
+    metadata: dict[str, Any] = {}
+    with contextlib.suppress(errors.DeterminedError):
+        metadata = saved_metadata(core_context, origin.source)
+    short = f"checkpoint {(origin.storage_id or '')[:8]}"
+    experiment = core_context._experiment_of(origin.storage_id or "")
+    source = short if experiment is None else f"experiment {experiment}"
+    if continues and plan.complete(progress.batches_trained, progress.epochs_trained):
+        say(
+            f"Nothing left to train: {source} has trained {_done(plan, progress)}. Raise max_length, or pass "
+            "latest_checkpoint='none' to start afresh."
+        )
+        return
+    details = [] if experiment is None else [short]
+    details += [*_age(metadata), *_other_version(core_context, metadata)]
+    more = f" ({', '.join(details)})" if details else ""
+    if continues:
+        say(f"Going on from {source} at batch {progress.batches_trained}{more}, to train {_length(plan)} in all.")
+    else:
+        say(f"Starting at batch 0 with the weights of {source}{more}, to train {_length(plan)}.")
+
+
+def _fresh(core_context: core.Context, plan: FitPlan, origin: Origin, trial: str) -> str:
+    if plan.test_mode:
+        return f"{trial} is tried with one batch, since test_mode is on."
+    text = f"{trial} starts afresh, to train {_length(plan)}"
+    if not origin.is_own:
+        return f"{text}."
+    description = core_context._description
+    if origin.unlike is not None and description is not None:
+        different = differences(description.hparams, origin.unlike.hparams)
+        return f"{text}: {origin.unlike.place} had other hyperparameters ({told(different)})."
+    of_script = f" by {description.script_name}" if description is not None and description.script else ""
+    return f"{text}: there is no checkpoint of {trial}{of_script} in {core_context.checkpoint.location} yet."
+
+
+def told(different: dict[str, tuple[Any, Any]]) -> str:
+    """What differs, as `differences()` found it."""
+    return ", ".join(f"{name} was {was!r} and is {now!r}" for name, (now, was) in different.items())
+
+
+def _length(plan: FitPlan) -> str:
+    unit = "epoch" if isinstance(plan.max_length, Epoch) else "batch"
+    return f"{plan.length} {unit if plan.length == 1 else {'epoch': 'epochs', 'batch': 'batches'}[unit]}"
+
+
+def _done(plan: FitPlan, progress: Progress) -> str:
+    done = progress.epochs_trained if isinstance(plan.max_length, Epoch) else progress.batches_trained
+    return f"{done} of {_length(plan)}"
+
+
+def _age(metadata: dict[str, Any]) -> list[str]:
+    try:
+        saved_at = datetime.datetime.fromisoformat(str(metadata.get("saved_at")))
+        seconds = (datetime.datetime.now(datetime.timezone.utc) - saved_at).total_seconds()
+    except (ValueError, TypeError):
+        return []
+    if seconds < 0:
+        return []  # a clock was set back
+    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= size:
+            count = int(seconds // size)
+            return [f"{count} {unit}{'' if count == 1 else 's'} old"]
+    return ["less than a minute old"]
+
+
+def _other_version(core_context: core.Context, metadata: dict[str, Any]) -> list[str]:
+    description, before = core_context._description, metadata.get("script_sha256")
+    if description is None or before is None or (now := script_checksum(description.script)) is None or now == before:
+        return []
+    return [f"by another version of {description.script_name}"]
+
+
+# The end.
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a fit has come to so far, as its end tells it."""
+
+    metric: str | None = None
+    smaller_is_better: bool = True
+    first_batch: int = 0
+    newest: tuple[str, int] | None = None  # a checkpoint, and how many batches it holds
+    best: tuple[float, int] | None = None  # a value of the metric, and after how many batches
+    best_checkpoint: str | None = None
+    best_before: float | None = None  # of the metric, by what training goes on from
+    ended_by: str = ""  # what ended it before its length was reached
+    started: float = dataclasses.field(default_factory=time.monotonic)
+
+    def validated(self, value: float | None, batches: int) -> None:
+        """Take a value of the metric into account."""
+        if value is None or value != value:
+            return
+        if self.best is None or (value < self.best[0] if self.smaller_is_better else value > self.best[0]):
+            self.best, self.best_checkpoint = (value, batches), None
+
+    @property
+    def beats_earlier(self) -> bool:
+        """Whether no earlier run was as good."""
+        if self.best is None or self.best_before is None:
+            return self.best is not None
+        return self.best[0] < self.best_before if self.smaller_is_better else self.best[0] > self.best_before
+
+    def saved(self, storage_id: str, batches: int) -> None:
+        """Take a checkpoint into account."""
+        self.newest = (storage_id, batches)
+        if self.best is not None and self.best[1] == batches:
+            self.best_checkpoint = storage_id
+
+
+def say_end(core_context: core.Context, plan: FitPlan, progress: Progress, origin: Origin, outcome: Outcome) -> None:
+    """What was trained, the best value and where its checkpoint is, and what to type next. For the chief."""
+    if is_quiet():
+        return
+    trained = progress.batches_trained - outcome.first_batch
+    if outcome.ended_by:
+        say(f"Ended after batch {progress.batches_trained}, with {_done(plan, progress)} trained: {outcome.ended_by}.")
+    elif trained and not plan.test_mode:
+        seconds = time.monotonic() - outcome.started
+        word = "batch" if trained == 1 else "batches"
+        say(f"Trained {trained} {word} in {seconds:.3g} s; {_done(plan, progress)} are done.")
+    if trained or outcome.ended_by:
+        _say_results(core_context, outcome)
+    recorded = core_context._recorded_as()
+    if recorded is not None:
+        say(f"Look at it with: det trial describe {recorded.trial_id}")
+    if outcome.ended_by and outcome.newest is not None and core_context.info is None:
+        say(_how_to_go_on(core_context, origin))
+
+
+def _say_results(core_context: core.Context, outcome: Outcome) -> None:
+    place = core_context.checkpoint.location
+    if best := _best(outcome, place):
+        say(best)
+    if outcome.newest is None:
+        say("Nothing was saved.")
+    elif not best or outcome.newest[0] != outcome.best_checkpoint:
+        storage_id, batches = outcome.newest
+        say(f"Saved after batch {batches}: checkpoint {storage_id} in {place}.")
+
+
+def _best(outcome: Outcome, place: str) -> str:
+    if outcome.best is None or not outcome.beats_earlier:
+        before = outcome.best_before
+        return "" if before is None else f"Best {outcome.metric}: {before:.6g}, by an earlier run."
+    where = f", in checkpoint {outcome.best_checkpoint} in {place}" if outcome.best_checkpoint else ", not saved"
+    return f"Best {outcome.metric}: {outcome.best[0]:.6g} after batch {outcome.best[1]}{where}."
+
+
+def _how_to_go_on(core_context: core.Context, origin: Origin) -> str:
+    wish = "" if origin.is_own else 'pass latest_checkpoint="latest" to fit(), and '
+    if is_kernel():
+        return f"To go on: {wish}run the cell again."
+    if core_context.distributed.size > 1:
+        return f"To go on: {wish}start it again in the same way."
+    return f"To go on: {wish and wish + 'type: '}{shlex.join(redacted_arguments(sys.orig_argv))}"
+
+
+def place_of(frame: FrameType | None) -> str:
+    """Which function a frame is in, for people."""
+    if frame is None:
+        return "somewhere"
+    owner, name = frame.f_locals.get("self"), frame.f_code.co_name
+    return f"{name}()" if owner is None else f"{type(owner).__name__}.{name}()"
+
+
+def raised_in(error: BaseException) -> str:
+    """Which function raised an error, for people."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return place_of(None if trace is None else trace.tb_frame)

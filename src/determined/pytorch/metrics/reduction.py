@@ -1,0 +1,425 @@
+"""What `train_batch` and `evaluate_batch` return, reduced over batches and ranks at a stop.
+
+At a stop the ranks meet in one exchange, which carries the sums, the reducers' values and errors: all ranks raise, or
+none. How one rank collects without slowing down is in `_columns`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from determined import errors
+from determined.core.recording.values import BatchColumns
+from determined.pytorch.metrics.columns import Rows
+from determined.pytorch.metrics.reducer import Reducer, _PyTorchReducerContext, exchange
+from determined.pytorch.metrics.running import Column, described
+from determined.pytorch.metrics.sums import Array, combine, divide, to_numpy
+
+logger = logging.getLogger("determined.pytorch")
+
+KEPT_BATCHES = 1000
+"""How many batches of a window `batch_metrics` goes back. Longer windows keep the last ones; averages cover all."""
+
+NO_BATCH = (
+    "The validation data loader gave no batch on any rank. Look at build_validation_data_loader(): the dataset is "
+    "empty, or drop_last drops its only batch."
+)
+
+
+class Collective(Protocol):
+    """What is needed of `core.DistributedContext`."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def allgather(self, stuff: Any) -> list[Any]: ...
+
+
+class _Alone:
+    rank, size = 0, 1
+
+    def allgather(self, stuff: Any) -> list[Any]:
+        return [stuff]
+
+
+@dataclass(frozen=True)
+class WindowResult:
+    """One training window over all ranks; the same on every rank.
+
+    `metrics` are the averages with the training reducers' results on top, `batch_metrics` the last batches one by one
+    (all of them, unless there were more than the window keeps), `batches` how many there were per rank, `records` how
+    many on all ranks.
+    """
+
+    metrics: dict[str, Any]
+    batch_metrics: Sequence[dict[str, Any]]
+    batches: int
+    records: int
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """One validation over all ranks; the same on every rank. `batches` and `records` count all ranks."""
+
+    metrics: dict[str, Any]
+    batches: int
+    records: int
+
+
+class TrainingWindow:
+    """Collects what `train_batch` returns between two stops. One object serves all windows of a `fit()`.
+
+    With one process an unusable result raises at once. With several it is held until `close()`, where every rank
+    learns of it and raises.
+
+    Args:
+        distributed: The ranks; None for one process.
+        kept_batches: How many of the last batches `batch_metrics` can show; 0 for none.
+        first_batch: The index of the first batch, for messages.
+
+    Example::
+
+        window = TrainingWindow(core_context.distributed)
+        window.add({"loss": loss})
+        result = window.close(reducers)
+    """
+
+    def __init__(
+        self, distributed: Collective | None = None, *, kept_batches: int = KEPT_BATCHES, first_batch: int = 0
+    ) -> None:
+        self._ranks: Collective = distributed or _Alone()
+        rank, alone = self._ranks.rank, self._ranks.size == 1
+        self._rows = Rows("train_batch", rank=rank, raises=alone, kept=kept_batches, first_batch=first_batch)
+        self._kept = kept_batches
+        self._said: set[str] = set()
+
+    @property
+    def batches(self) -> int:
+        """How many batches were added since the last close."""
+        return self._rows.batches
+
+    @property
+    def add(self) -> Callable[..., None]:
+        """Takes in one batch's result, a dict or a tensor that becomes `loss`, and its records if they are counted.
+
+        To be looked up once per window. The user's dict is not touched.
+        """
+        return self._rows.add
+
+    def close(self, reducers: _PyTorchReducerContext | None = None) -> WindowResult:
+        """End the window: average over batches and ranks, run the training reducers, start afresh. Collective.
+
+        Raises:
+            ValueError: Names differ between ranks.
+        """
+        rows, self._rows = self._rows, self._rows.fresh()
+        if self._ranks.size == 1:
+            columns, batch_metrics = rows.columns_and_rows()
+            metrics = {name: self._average(name, [column]) for name, column in columns.items()}
+            if reducers is not None:
+                metrics.update(reducers.reduce_metrics(for_training=True))
+            return WindowResult(metrics, batch_metrics, rows.batches, rows.records)
+        parts = _meet(self._ranks, rows, reducers, for_training=True)
+        names = _agreed_names(parts, "train_batch")
+        metrics = {name: self._average(name, _column(name, parts)) for name in names}
+        if reducers is not None:
+            metrics.update(reducers.run_cross_slot_reduction(True, [part.reducers for part in parts]))
+        batches = max(part.batches for part in parts)
+        rows_of_all = _mean_rows(names, parts, batches, self._kept)
+        return WindowResult(metrics, rows_of_all, batches, sum(part.records for part in parts))
+
+    def _average(self, name: str, columns: list[Column]) -> float | None:
+        if reason := _first(column.odd or (column.ragged and f"it has {column.ragged}") for column in columns):
+            if name not in self._said and self._ranks.rank == 0:
+                self._said.add(name)
+                logger.warning("Metric %r of train_batch() has no average, None is reported: %s.", name, reason)
+            return None
+        elements = sum(column.elements for column in columns)
+        return float(divide(combine(column.partial for column in columns), elements)) if elements else None
+
+
+class ValidationPass:
+    """Collects what `evaluate_batch` returns in one validation. One object serves all validations of a `fit()`.
+
+    Args:
+        distributed: The ranks; None for one process.
+        keep_outputs: Keep each batch's result on the host for `on_validation_epoch_end`; costs memory per batch.
+
+    Example::
+
+        validation = ValidationPass(core_context.distributed)
+        validation.add({"accuracy": accuracy}, records=len(batch))
+        result = validation.reduce(trial.evaluation_reducer(), reducers)
+    """
+
+    def __init__(self, distributed: Collective | None = None, *, keep_outputs: bool = False) -> None:
+        self._ranks: Collective = distributed or _Alone()
+        alone = self._ranks.size == 1
+        kept = None if keep_outputs else 0
+        self._rows = Rows("evaluate_batch", rank=self._ranks.rank, raises=alone, kept=kept, validation=True)
+        self._said: set[str] = set()
+
+    @property
+    def batches(self) -> int:
+        """How many batches this rank has added."""
+        return self._rows.batches
+
+    @property
+    def add(self) -> Callable[..., None]:
+        """Takes in one batch's result, and how many records the batch had, if anybody knows.
+
+        To be looked up once per validation.
+        """
+        return self._rows.add
+
+    def outputs(self) -> list[dict[str, Any]]:
+        """This rank's results batch by batch, tensors as numpy; needs `keep_outputs`."""
+        return [] if self._rows.problem else self._rows.outputs()  # a problem is for reduce(), where all ranks hear it
+
+    def reduce(
+        self, evaluation_reducer: Reducer | Mapping[str, Reducer], reducers: _PyTorchReducerContext | None = None
+    ) -> ValidationResult:
+        """End the validation: reduce over batches and ranks, run the validation reducers, start afresh. Collective.
+
+        Raises:
+            RuntimeError: No rank had a batch.
+            ValueError: Names differ between batches or ranks, or sizes between batches that are to be averaged.
+            TypeError: A result is not a dict, or a value not a number.
+            InvalidExperimentException: `evaluation_reducer` does not fit the metrics.
+        """
+        rows, self._rows = self._rows, self._rows.fresh()
+        parts = _meet(self._ranks, rows, reducers, for_training=False, plan=evaluation_reducer)
+        filled = [part for part in parts if part.batches]
+        if not filled:
+            raise RuntimeError(NO_BATCH)
+        names = _agreed_names(parts, "evaluate_batch")
+        methods = _prepare_metrics_reducers(parts[0].plan, names)
+        metrics = {name: self._reduce(name, methods[name], _column(name, filled)) for name in names}
+        self._remark_on_lengths(methods, filled)
+        if reducers is not None:
+            metrics.update(reducers.run_cross_slot_reduction(False, [part.reducers for part in parts]))
+        return ValidationResult(metrics, sum(part.batches for part in parts), sum(part.records for part in parts))
+
+    def _reduce(self, name: str, method: Reducer, columns: list[Column]) -> Any:
+        if reason := _first(column.odd for column in columns):
+            raise TypeError(f"Metric {name!r} of evaluate_batch() cannot be reduced: {reason}. Return numbers.")
+        sizes = {column.size or 0: column.origin for column in reversed(columns)}
+        if method in (Reducer.AVG, Reducer.RECORD_AVG):
+            ragged = _first(column.ragged for column in columns)
+            if ragged is None and len(sizes) > 1:
+                ragged = " but ".join(f"{size} elements in {origin}" for size, origin in sizes.items())
+            if ragged:
+                raise ValueError(
+                    f"Metric {name!r} of evaluate_batch() cannot be averaged over batches: it has {ragged}. Return its "
+                    "mean, or use a reducer of your own with context.wrap_reducer()."
+                )
+        if max(sizes) > 1:
+            self._say(
+                name,
+                "Metric %r of evaluate_batch() has %d elements per batch, and its %s is one number over all of them. "
+                "For one per element use context.wrap_reducer(pytorch.MeanReducer(keep_shape=True), name=...).",
+                name, max(sizes), method.name,
+            )  # fmt: skip
+        return _REDUCE[method](name, columns)
+
+    def _remark_on_lengths(self, methods: dict[str, Reducer], filled: list[_Part]) -> None:
+        lengths = [length for part in filled for length in part.lengths]
+        if Reducer.AVG in methods.values() and lengths and min(lengths) != max(lengths):
+            self._say(
+                "",
+                "Validation batches hold %d to %d records, and Reducer.AVG weighs each batch the same. "
+                "Reducer.RECORD_AVG weighs them by their records.",
+                min(lengths), max(lengths),
+            )  # fmt: skip
+
+    def _say(self, once: str, message: str, *values: Any) -> None:
+        if once not in self._said and self._ranks.rank == 0:
+            self._said.add(once)
+            logger.info(message, *values)
+
+
+def reduce_full_dataset(
+    metrics: Any, distributed: Collective | None = None, reducers: _PyTorchReducerContext | None = None
+) -> ValidationResult:
+    """The metrics of `evaluate_full_dataset`, which only the chief ran, and of the validation reducers. Collective.
+
+    Args:
+        metrics: On the chief what the method returned, or the exception that it raised; elsewhere None.
+        distributed: The ranks; None for one process.
+        reducers: The trial's reducers.
+    """
+    ranks: Collective = distributed or _Alone()
+    error = metrics if isinstance(metrics, Exception) else None
+    if error is None and ranks.rank == 0 and not isinstance(metrics, Mapping):
+        error = TypeError(f"evaluate_full_dataset() returned {described(metrics)}. Return a dict from name to value.")
+    values, failed = ([], None) if reducers is None else reducers.collect(for_training=False)
+    host = to_numpy(dict(metrics)) if ranks.rank == 0 and error is None else None
+    answers = exchange(ranks.allgather, (host, values), error or failed)
+    reduced = dict(answers[0][0])
+    if reducers is not None:
+        reduced.update(reducers.run_cross_slot_reduction(False, [values for _, values in answers]))
+    return ValidationResult(reduced, 0, 0)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one rank brings to the exchange."""
+
+    columns: dict[str, Column]
+    batches: int
+    records: int
+    lengths: tuple[int, ...] = ()
+    reducers: list[Any] = field(default_factory=list)
+    plan: Any = None
+
+
+def _meet(
+    ranks: Collective, rows: Rows, reducers: _PyTorchReducerContext | None, *, for_training: bool, plan: Any = None
+) -> list[_Part]:
+    """Everyone's part, in rank order. Whatever goes wrong here, on any rank, is raised on every rank. Collective."""
+    part: _Part | None = None
+    error: Exception | None = None
+    values: list[Any] = []
+    try:
+        _check_plan(plan)
+        columns = rows.columns()
+        if reducers is not None:
+            values, error = reducers.collect(for_training)
+        part = _Part(columns, rows.batches, rows.records, rows.lengths, values, plan)
+    except Exception as problem:  # noqa: BLE001  others wait: it has to travel before it is raised
+        error = problem
+    parts: list[_Part] = exchange(ranks.allgather, part, error)
+    return parts
+
+
+def _column(name: str, parts: Iterable[_Part]) -> list[Column]:
+    return [part.columns[name] for part in parts if name in part.columns]
+
+
+def _first(reasons: Iterable[str | None]) -> str | None:
+    return next((reason for reason in reasons if reason), None)
+
+
+def _mean_rows(names: Iterable[str], parts: list[_Part], batches: int, kept: int) -> Sequence[dict[str, Any]]:
+    """The mean over ranks of each batch that every rank has kept."""
+    shown = [part.batches - len(column.means) for part in parts for column in part.columns.values()]
+    start = max(shown, default=max(0, batches - kept))
+    means: dict[str, tuple[Array, Array]] = {}
+    for name in names:
+        total, count = np.zeros(batches - start), np.zeros(batches - start)
+        with np.errstate(invalid="ignore", divide="ignore"):  # no rank has it; infinities of both signs
+            for part in parts:
+                if name in part.columns and (own := part.batches - start):
+                    total[:own] += part.columns[name].means[-own:]
+                    count[:own] += part.columns[name].known[-own:]
+            means[name] = (total / count, count > 0)
+    arrays = {name: _column(name, parts)[0].is_array for name in names}
+
+    def rows() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = [{} for _ in range(start, batches)]
+        for name, (column, known) in means.items():
+            for row, mean, is_known in zip(found, column, known, strict=True):
+                row[name] = (np.asarray(mean) if arrays[name] else float(mean)) if is_known else None
+        return found
+
+    if batches > start and means and all(known.all() for _, known in means.values()):
+        return BatchColumns({name: column for name, (column, _) in means.items()}, rows)
+    return rows()
+
+
+def _agreed_names(parts: list[_Part], method: str) -> list[str]:
+    """The metric names, the same on every rank that had a batch."""
+    have = {rank: set(part.columns) for rank, part in enumerate(parts) if part.batches}
+    every = dict.fromkeys(name for part in parts for name in part.columns)
+    for name in every:
+        missing = [rank for rank, names in have.items() if name not in names]
+        if missing:
+            present = [rank for rank, names in have.items() if name in names]
+            raise ValueError(
+                f"{method}() returned {name!r} on ranks {present} but not on ranks {missing}. Return the same names on "
+                "every rank."
+            )
+    return list(every)
+
+
+def _check_plan(plan: Any) -> None:
+    values = plan.values() if isinstance(plan, Mapping) else [plan]
+    for value in values:
+        if plan is not None and not isinstance(value, Reducer):
+            raise errors.InvalidExperimentException(
+                f"evaluation_reducer() returned {described(plan)}. Return a pytorch.Reducer, or a dict of them."
+            )
+
+
+def _prepare_metrics_reducers(
+    reducer: Reducer | Mapping[str, Reducer] | None, keys: Iterable[str]
+) -> dict[str, Reducer]:
+    """One reducer per metric, from what `evaluation_reducer()` returned."""
+    names = list(keys)
+    _check_plan(reducer)
+    if isinstance(reducer, Reducer):
+        return dict.fromkeys(names, reducer)
+    if reducer is None:
+        raise errors.InvalidExperimentException(
+            "evaluation_reducer() returned None. Return a pytorch.Reducer, or a dict of them."
+        )
+    if set(reducer) != set(names):
+        raise errors.InvalidExperimentException(
+            f"evaluation_reducer() covers {sorted(map(str, reducer))} but evaluate_batch() returned {sorted(names)}. "
+            "Give each metric one."
+        )
+    return dict(reducer)
+
+
+def _sum(_: str, columns: list[Column]) -> Any:
+    return _scalar(combine(column.partial for column in columns))
+
+
+def _average(_: str, columns: list[Column]) -> Any:
+    elements = sum(column.elements for column in columns)
+    return np.float64(divide(combine(column.partial for column in columns), elements) if elements else math.nan)
+
+
+def _record_average(name: str, columns: list[Column]) -> Any:
+    if any(column.weight is None for column in columns):
+        raise ValueError(
+            f"Metric {name!r} is to be averaged over records (Reducer.RECORD_AVG), but the length of a batch is not "
+            "known. Override get_batch_length() in the trial, or use Reducer.AVG."
+        )
+    weight = sum(column.weight or 0 for column in columns)
+    return np.float64(divide(combine(column.weighted for column in columns), weight) if weight else math.nan)
+
+
+def _extreme(pick: Callable[[Sequence[Any]], Any]) -> Callable[[str, list[Column]], Any]:
+    def reduce(name: str, columns: list[Column]) -> Any:
+        numbers = [pick([column.most, column.least]) for column in columns if column.most is not None]
+        if not numbers:
+            raise ValueError(f"Metric {name!r} of evaluate_batch() was empty in every batch, so it has no extreme.")
+        broken = [number for number in numbers if number != number]
+        return _scalar(broken[0] if broken else pick(numbers))
+
+    return reduce
+
+
+def _scalar(number: Any) -> Any:
+    if isinstance(number, int):
+        return np.int64(number) if -(2**63) <= number < 2**63 else number
+    return np.float64(number)
+
+
+_REDUCE: dict[Reducer, Callable[[str, list[Column]], Any]] = {
+    Reducer.AVG: _average,
+    Reducer.SUM: _sum,
+    Reducer.MAX: _extreme(max),
+    Reducer.MIN: _extreme(min),
+    Reducer.RECORD_AVG: _record_average,
+}

@@ -1,0 +1,1 @@
+"""Training on several ranks and in mixed precision: gradients, DDP, and the process group."""

@@ -1,0 +1,1 @@
+"""Metric reports as rows: checked, written, summarised, and read as curves."""

@@ -1,0 +1,243 @@
+"""Curves, read: the envelope of any range in about as many buckets as asked for, and exact points. Nothing is written.
+
+Whatever the range, an envelope reads a few thousand rows at most: roll-ups of the right width, or the points themselves
+where they are few.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import itertools
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from determined.store import values
+from determined.store.metrics.cells import Cell, Rollup, join, real, width
+from determined.store.metrics.series import CELL_COLUMNS, PAGE, mentions
+from determined.store.schema import metric_cells, metric_series, metrics
+
+EXACT = 4
+"""With this many points per bucket, or fewer, the points themselves are read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Envelope:
+    """A curve in buckets, as columns; bucket i holds the points from `steps[i]` to `ends[i]`.
+
+    `min`, `mean` and `max` are of the finite values, None where there is none; `odd` counts NaN and infinities.
+    The mean weighs averages by their batches, and where points are shown singly, averages of few batches are joined.
+    """
+
+    steps: list[int]
+    ends: list[int]
+    count: list[int]
+    min: list[float | None]
+    mean: list[float | None]
+    max: list[float | None]
+    odd: list[int]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """A curve as it was reported, as columns, in order of steps."""
+
+    steps: list[int]
+    value: list[float]
+    time: list[datetime.datetime]
+    window: list[int | None]  # how many batches each is an average of
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def envelope(
+    conn: sa.Connection,
+    trial_id: int,
+    group: str,
+    name: str,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    buckets: int = 1000,
+) -> Envelope:
+    """The curve of a metric between two steps, both included, in `buckets` buckets or fewer.
+
+    Buckets hold about equally many points, in whole roll-ups; so there may be a quarter as many as asked for, and those
+    at the ends may reach beyond the range. With few points each has a bucket of its own.
+
+    Args:
+        conn: Where.
+        trial_id: Whose curve.
+        group: Of which group.
+        name: Of which metric.
+        first: From this step on; from the beginning without it.
+        last: Up to this step; to the end without it.
+        buckets: How many are useful; a chart needs one per column of pixels.
+
+    Example::
+
+        curve = envelope(conn, 1, "training", "loss", first=1000, last=2000, buckets=200)
+        assert len(curve) <= 200 and curve.min[0] <= curve.mean[0] <= curve.max[0]
+    """
+    series = _series(conn, trial_id, group, name)
+    if series is None:
+        return _columns([])
+    low, high = first or 0, series.last_steps if last is None else min(last, series.last_steps)
+    there = _points_between(conn, series, low, high)
+    if there <= EXACT * buckets:
+        numbers = _numbers(conn, trial_id, group, name, first, last)
+        pieces = _even([(row.steps, value, row.window_batches) for row, value in numbers])
+    else:
+        level = 0
+        while width(level + 1) * buckets <= 2 * there:  # half as many buckets will do, for a quarter of the reading
+            level += 1
+        pieces = _pieces(conn, series, level, low, high)
+    count = min(max(buckets, 1), len(pieces))
+    ends = [number * len(pieces) // count for number in range(count + 1)] if count else []
+    whole = (join(pieces[start:end]) for start, end in itertools.pairwise(ends))
+    return _columns([cell for cell in whole if cell is not None])
+
+
+def _even(points: Sequence[tuple[int, float, int | None]]) -> list[Cell]:
+    """A cell for each point; averages of few batches are first joined to averages of about as many as the others.
+
+    Windows end at validations and checkpoints too, so that one of 100 batches may be followed by one of 5: drawn as it
+    is, the second one is noise that looks like a jump.
+    """
+    windows = [window for _, _, window in points if window]
+    typical = statistics.median_low(windows) if windows else 0
+    cells: list[Cell] = []
+    small: list[tuple[int, float, int]] = []  # averages of few batches, waiting for more
+
+    def average() -> Cell:
+        cell = Cell.of(small)
+        mean = 0.0 if cell.mean is None else cell.mean
+        batches = sum(batches for *_, batches in small)
+        small.clear()
+        return Cell.of([(cell.last_steps, mean, batches)])
+
+    for steps, value, window in points:
+        if not window or not math.isfinite(value):
+            cells += [average()] if small else []
+            cells.append(Cell.of([(steps, value, window or 1)]))
+            continue
+        small.append((steps, value, window))
+        if 2 * sum(batches for *_, batches in small) >= typical:
+            cells.append(average())
+    if small and cells and cells[-1].weight is not None and cells[-1].mean is not None:
+        last = cells.pop()
+        small.insert(0, (last.last_steps, last.mean or 0.0, last.weight or 1))
+    return cells + ([average()] if small else [])
+
+
+def chart(
+    conn: sa.Connection, trial_ids: Sequence[int], group: str, name: str, *, buckets: int = 200
+) -> dict[int, Envelope]:
+    """The same curve of many trials, for one picture; trials that never reported it are left out."""
+    found = {trial_id: envelope(conn, trial_id, group, name, buckets=buckets) for trial_id in trial_ids}
+    return {trial_id: curve for trial_id, curve in found.items() if len(curve)}
+
+
+def points(
+    conn: sa.Connection,
+    trial_id: int,
+    group: str,
+    name: str,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    limit: int | None = None,
+) -> Points:
+    """The exact points of a curve between two steps, both included; the first `limit` of them."""
+    found = Points([], [], [], [])
+    numbers = _numbers(conn, trial_id, group, name, first, last, metrics.c.report_time)
+    for row, value in itertools.islice(numbers, limit):
+        found.steps.append(row.steps)
+        found.value.append(value)
+        found.time.append(row.report_time)
+        found.window.append(row.window_batches)
+    return found
+
+
+def _numbers(
+    conn: sa.Connection,
+    trial_id: int,
+    group: str,
+    name: str,
+    first: int | None,
+    last: int | None,
+    *columns: sa.ColumnElement[Any],
+) -> Iterator[tuple[sa.Row[Any], float]]:
+    """The rows in which a metric is a number, in order of steps."""
+    query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches, *columns).where(
+        metrics.c.trial_id == trial_id,
+        metrics.c.metric_group == group,
+        metrics.c.archived == sa.false(),
+        metrics.c.steps >= (first or 0),
+        mentions(conn, name),
+    )
+    if last is not None:
+        query = query.where(metrics.c.steps <= last)
+    with conn.execute(query.order_by(metrics.c.steps).execution_options(yield_per=PAGE)) as result:
+        for row in result:
+            if (value := real(values.load(row.body).get(name))) is not None:
+                yield row, value
+
+
+def _series(conn: sa.Connection, trial_id: int, group: str, name: str) -> sa.Row[Any] | None:
+    columns = [metric_series.c[column] for column in ("id", "points", "last_steps", "rollup")]
+    return conn.execute(
+        sa.select(*columns).where(
+            metric_series.c.trial_id == trial_id,
+            metric_series.c.metric_group == group,
+            metric_series.c.name == name,
+            metric_series.c.points > 0,
+        )
+    ).first()
+
+
+def _points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: int) -> int:
+    """About how many points lie between two steps: right but for the cells at the ends."""
+    cell = sa.select(metric_cells.c.cell).where(metric_cells.c.series_id == series.id, metric_cells.c.level == 0)
+    newest_first = cell.order_by(metric_cells.c.first_steps.desc()).limit(1)
+    start = (conn.scalar(newest_first.where(metric_cells.c.first_steps <= low)) or 0) * width(0)
+    after = conn.scalar(cell.order_by(metric_cells.c.first_steps).where(metric_cells.c.first_steps > high).limit(1))
+    return int(series.points if after is None else after * width(0)) - int(start)
+
+
+def _pieces(conn: sa.Connection, series: sa.Row[Any], level: int, low: int, high: int) -> list[Cell]:
+    """The full cells of a level that overlap a range, and what follows the last of them."""
+    here = (metric_cells.c.series_id == series.id, metric_cells.c.level == level)
+    begin = conn.scalar(
+        sa.select(sa.func.max(metric_cells.c.first_steps)).where(*here, metric_cells.c.first_steps <= low)
+    )
+    query = sa.select(*(metric_cells.c[name] for name in CELL_COLUMNS)).where(
+        *here, metric_cells.c.first_steps >= (begin or 0), metric_cells.c.first_steps <= high
+    )
+    cells = [Cell(*row) for row in conn.execute(query.order_by(metric_cells.c.first_steps))]
+    return [cell for cell in _with_tail(cells, series, level) if cell.last_steps >= low and cell.first_steps <= high]
+
+
+def _with_tail(cells: list[Cell], series: sa.Row[Any], level: int) -> Iterator[Cell]:
+    yield from cells
+    yield from Rollup.load(series.rollup).tail(level)
+
+
+def _columns(cells: Sequence[Cell]) -> Envelope:
+    return Envelope(
+        steps=[cell.first_steps for cell in cells],
+        ends=[cell.last_steps for cell in cells],
+        count=[cell.count for cell in cells],
+        min=[cell.min for cell in cells],
+        mean=[cell.mean for cell in cells],
+        max=[cell.max for cell in cells],
+        odd=[cell.odd for cell in cells],
+    )
