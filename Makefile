@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check docs bench clean
+.PHONY: help demo test quick check docs promises bench clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,8 +34,12 @@ check: $(READY)  ## Lint, formatting, types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(READY)  ## Check links, and that code in the docs is what the examples say
+docs: $(READY)  ## Check links, code shown from examples, and the page of promises
 	$(BIN)/python tools/check_docs.py
+	$(BIN)/python tools/promises.py --check
+
+promises: $(READY)  ## Write docs/promises.md from the docstrings of the tests
+	$(BIN)/python tools/promises.py
 
 bench: $(READY)  ## Measure, as ratios against hand-written code
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done

@@ -336,7 +336,7 @@ def test_checkpoints_fit_any_number_of_ranks(nursery: Nursery, home: Path) -> No
 
 
 def test_a_plain_checkpoint_in_two_ranks(nursery: Nursery) -> None:
-    """T33: the other way round."""
+    """T33: a checkpoint of a plain run loads into a DDP run of two ranks, with the same weights."""
     (one,) = nursery.run(1, saved, [False])
     pair = nursery.run(2, loaded)
     assert [rank["digest"] for rank in pair] == [one["digest"]] * 2

@@ -55,7 +55,9 @@ def rounds_and_a_group(distributed: DistributedContext) -> list[Any]:
 
 @pytest.mark.parametrize(("size", "torchrun"), [(3, False), (2, True)])
 def test_a_thousand_rounds_and_a_group_at_the_same_address(size: int, torchrun: bool) -> None:
-    """C-16, C-10: as C-16 says, in processes; init_process_group() works after our context, and ours on its store."""
+    """C-16, C-10: a thousand rounds of gather, allgather and broadcast in real processes all give the right values;
+    init_process_group() works after our context, and ours on its store.
+    """
     everyone = list(range(size))
     for rank, found in enumerate(run_processes(size, rounds_and_a_group, torchrun=torchrun)):
         table = [None if rank else everyone, everyone, 0]

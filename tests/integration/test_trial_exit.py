@@ -167,7 +167,7 @@ def test_a_kill_in_the_middle(home: Path) -> None:
 
 
 def test_a_kill_while_a_checkpoint_is_written_beside_training() -> None:
-    """Decision 6, issue 4: the same with checkpoint_async."""
+    """Decision 6, issue 4: a process killed while checkpoint_async writes leaves no half-written checkpoint."""
     with training(checkpoint_period=1, checkpoint_async=True) as process:
         process.wait_for("stored 4")
         process.process.kill()

@@ -53,7 +53,7 @@ def test_the_list_has_the_columns_that_scripts_know(det: Det, history: History) 
 
 
 def test_a_noun_alone_lists(det: Det, history: History) -> None:
-    """6.1: `det <noun>` alone lists."""
+    """6.1: `det <noun>` without a verb lists, as `det <noun> list` does."""
     history.run("one")
     assert det("-u", "ada", "e").stdout == det("-u", "ada", "experiment", "list").stdout
 
@@ -186,7 +186,7 @@ def test_describe_has_three_tables(det: Det, history: History, tmp_path: Path) -
 
 
 def test_several_are_described_at_once(det: Det, history: History) -> None:
-    """6.2: `e describe ID[,ID]`."""
+    """6.2: `det e describe 1,2` describes both."""
     a, b = history.run("a"), history.run("b")
     document = json.loads(det("e", "describe", f"{a.experiment_id},{b.experiment_id}", "--json").stdout)
     assert [row["name"] for row in document["experiments"]] == ["a", "b"]
@@ -281,7 +281,7 @@ def test_a_policy_shows_what_would_go_and_asks(det: Det, history: History) -> No
 
 
 def test_names_descriptions_notes_and_labels_are_changed(det: Det, history: History) -> None:
-    """6.2: `e set` and `e label`."""
+    """6.2: `det e set` changes name, description and notes; `det e label` adds and removes labels."""
     number = history.run("one").experiment_id
     det("e", "set", "name", number, "better")
     assert "'' is no name" in det("e", "set", "name", number, "", code=1).stderr

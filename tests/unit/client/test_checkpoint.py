@@ -14,7 +14,7 @@ from tests.history import History
 
 
 def test_fields(history: History, runs: Determined) -> None:
-    """7.4: the fields of the contract, with what it was trained with."""
+    """7.4: a checkpoint has its documented fields, and says what it was trained with."""
     run = history.run(config={"name": "x"}, hparams={"lr": 0.1}, validation={5: 0.5}, checkpoints=[5, 6])
     checkpoint = runs.get_checkpoint(run.checkpoints[5])
     assert (checkpoint.uuid, checkpoint.state) == (run.checkpoints[5], CheckpointState.COMPLETED)

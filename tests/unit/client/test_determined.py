@@ -67,7 +67,7 @@ def test_another_place_closes_the_one_before(history: History, monkeypatch: pyte
 
 
 def test_login_once(history: History) -> None:
-    """7.1: a second call raises ValueError."""
+    """7.1: a second login() raises ValueError."""
     history.run("there")
     client.login(store=history.place)
     assert [experiment.name for experiment in client.list_experiments()] == ["there"]

@@ -12,7 +12,7 @@ from tests.history import History
 
 
 def test_fields(history: History, runs: Determined) -> None:
-    """7.2: the fields of the contract, labels as a set or None."""
+    """7.2: an experiment has its documented fields; labels are a set or None."""
     run = history.run("cifar", config={"searcher": {"metric": "loss"}}, labels=["a", "b"], validation={10: 0.5})
     experiment = runs.get_experiment(run.experiment_id)
     assert (experiment.id, experiment.name, experiment.state) == (run.experiment_id, "cifar", ExperimentState.COMPLETED)
@@ -332,7 +332,7 @@ def test_code_of_a_plain_run(history: History, runs: Determined) -> None:
 
 
 def test_event_files_are_removed_and_nothing_else(history: History, runs: Determined) -> None:
-    """7.2: delete_tensorboard_files."""
+    """7.2: delete_tensorboard_files() removes event files, and no other file beside them."""
     place = history.root / "tb"
     (place / "inner").mkdir(parents=True)
     (place / "inner" / "events.out.tfevents.1").touch()

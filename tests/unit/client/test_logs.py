@@ -97,7 +97,7 @@ def test_a_clock_that_is_set_back_mixes_no_attempts(history: History, runs: Dete
 
 
 def test_following_a_finished_trial_ends(history: History, runs: Determined, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P-79: it tells everything and returns."""
+    """P-79: following the log of a finished trial yields all of its lines, and then returns."""
     monkeypatch.setattr("determined.client._logs.PAGE", 2)
     run = history.run(lines=["a", "b", "c"])
     assert texts(runs.get_trial(run.trial_id).iter_log_rows(follow=True)) == ["a", "b", "c"]

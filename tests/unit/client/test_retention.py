@@ -48,7 +48,7 @@ def test_vectors(history: History, runs: Determined, policy: tuple[int, int, int
 
 
 def test_larger_is_better(history: History, runs: Determined) -> None:
-    """P-63: the last vector."""
+    """P-63: where larger is better, "keep the best one" keeps the checkpoint with the largest value."""
     experiment_id, names = vectors(history, smaller_is_better=False)
     runs.get_experiment(experiment_id).apply_retention(1, 0, 0)
     assert left(history) == {names["c2"]}
@@ -144,7 +144,7 @@ def test_other_experiments_are_not_touched(history: History, runs: Determined, t
 
 
 def test_wrong_numbers(history: History, runs: Determined) -> None:
-    """1.5: whole numbers from 0 up."""
+    """1.5: how many checkpoints to keep is a whole number from 0 up; anything else is refused."""
     experiment = runs.get_experiment(history.run().experiment_id)
     with pytest.raises(ConfigError, match="save_trial_best is -1"):
         experiment.apply_retention(save_trial_best=-1)

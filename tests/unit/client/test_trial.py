@@ -15,7 +15,7 @@ from tests.history import History
 
 
 def test_fields(history: History, runs: Determined) -> None:
-    """7.3: the fields of the contract, and what else is known."""
+    """7.3: a trial has its documented fields, and what else is known of it."""
     environment = {"arguments": ["--lr", "0.1"], "git": {"commit": "4f1c22"}}
     run = history.run(hparams={"lr": 0.1}, validation={10: 0.5, 20: 0.7}, environment=environment, tensorboard="/tb/1")
     trial = runs.get_trial(run.trial_id)

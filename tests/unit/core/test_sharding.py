@@ -25,7 +25,7 @@ from determined.core._sharding import Offer, describe, merge_metadata, merge_res
     ],
 )
 def test_metadata_merges_as_the_table_says(offered: list[dict[str, Any]], merged: object, conflicts: object) -> None:
-    """C-24: the table of 3.5, to the letter."""
+    """C-24: metadata of ranks merges key by key, at every level; different values are a conflict, the first stays."""
     assert merge_metadata(offered) == (merged, conflicts)
 
 

@@ -266,13 +266,13 @@ def test_removed_searchers_are_refused(name: str) -> None:
 
 
 def test_one_warm_start_source() -> None:
-    """P-17, D14: both sources are a mistake."""
+    """P-17, D14: a config that names both a source trial and a source checkpoint is refused."""
     searcher = {**SINGLE["searcher"], "source_trial_id": 1, "source_checkpoint_uuid": "u"}
     assert re.search("source_trial_id.*source_checkpoint_uuid", refused(searcher=searcher))
 
 
 def test_more_slots_than_there_are() -> None:
-    """P-18: refused with both numbers."""
+    """P-18: asking for more slots than there are is refused, with both numbers."""
     config = parse(resources={"slots_per_trial": 7})
     with pytest.raises(ConfigError, match=r"slots_per_trial: is 7, .* 3 slots"):
         slots.check(config, 3)
@@ -300,7 +300,7 @@ INT = {"type": "int", "minval": 1}
     ],
 )  # fmt: skip
 def test_required_messages(changes: dict[str, Any], meaning: str) -> None:
-    """platform 1.10: what each message must contain."""
+    """platform 1.10: each refusal of a config says what it must: the value, and what is expected."""
     assert re.search(meaning, refused(**changes))
 
 
@@ -334,7 +334,7 @@ def test_types_and_ranges(key: str) -> None:
     ],
 )  # fmt: skip
 def test_resources(key: str, good: Any, bad: Any) -> None:
-    """platform 1.6: the table of resources."""
+    """platform 1.6: each field of `resources` takes its documented values, and names any other that it refuses."""
     assert parse(resources={key: good}).effective()["resources"][key] == good
     line = refused(resources={key: bad})
     assert line.startswith(f"<config>.resources.{key}: is {json.dumps(bad)}, and has to be ")
@@ -391,13 +391,13 @@ def test_mounts_that_cannot_be(mount: dict[str, str]) -> None:
 
 
 def test_mounts_have_places_of_their_own() -> None:
-    """platform 1.1: one entry per container_path."""
+    """platform 1.1: two bind mounts with the same container_path are refused."""
     mounts = [{"host_path": host, "container_path": "data"} for host in ("/a", "/b")]
     assert "<config>.bind_mounts[1].container_path" in refused(bind_mounts=mounts)
 
 
 def test_labels_are_there_once() -> None:
-    """platform 1.2: duplicates collapse."""
+    """platform 1.2: a label that is given twice is kept once."""
     assert parse(labels=["b", "a", "b"]).labels == ["b", "a"]
 
 

@@ -138,7 +138,7 @@ def test_activating_before_the_process_is_gone_starts_one_attempt() -> None:
 
 
 def test_a_paused_trial_that_is_killed_after_its_time_waits() -> None:
-    """P-50: still resumable, no restart charged."""
+    """P-50: a paused trial that had to be killed can still be resumed, and no restart is charged."""
     play = Play({"name": "single", "metric": "loss"}).begin()
     only = play.launch()
     play.tell(h.Request.PAUSE)
@@ -263,7 +263,7 @@ def test_a_search_that_only_ever_creates_what_cannot_be_trained_gives_up() -> No
     ],
 )
 def test_how_trials_end_decides_how_the_experiment_does(exits: list[Any], end: State) -> None:
-    """P-39, P-40, D10."""
+    """P-39, P-40, D10: an experiment is COMPLETED if one trial completed; else ERROR if any failed, else CANCELED."""
     play = Play({**RANDOM, "max_trials": 2}).begin()
     for chosen, exit in zip([play.launch(), play.launch()], exits, strict=True):
         if exit == "kill":

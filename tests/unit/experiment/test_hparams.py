@@ -109,11 +109,11 @@ class TestDeclarations:
 
     @pytest.mark.parametrize("value", [[], "x", 3])
     def test_the_section_is_a_mapping(self, value: Any) -> None:
-        """2.1: anything else is one problem."""
+        """2.1: hyperparameters that are no mapping are one problem, not many."""
         assert problems(value) == [f"<config>.hyperparameters: is {value!r}; expected a mapping from name to value."]
 
     def test_nothing_is_an_empty_space(self) -> None:
-        """1.1: null equals absent."""
+        """1.1: `hyperparameters: null` is the same as no hyperparameters."""
         assert space(None).effective() == {}
         assert space(None).is_constant()
 

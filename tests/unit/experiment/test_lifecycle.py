@@ -71,6 +71,7 @@ class TestVerdicts:
         assert (verdict.state, verdict.early, verdict.restarts) == (end, early, 2)
 
     def test_row_2_a_failure_of_its_own_while_stopping(self) -> None:
+        """A trial that fails by itself while it is being stopped ends in ERROR, with its exit code."""
         verdict = judge(Exit(3), S.STOPPING_COMPLETED, restarts=0, max_restarts=5)
         assert (verdict.state, verdict.early) == (S.ERROR, ExitedReason.ERRORED)
         assert "exit code 3" in verdict.reason

@@ -11,7 +11,7 @@ from determined.experiment.config.merge import merged
 
 
 def test_mappings_merge_and_scalars_and_lists_are_replaced() -> None:
-    """platform 1.1: recursively; the strongest layer first."""
+    """platform 1.1: mappings merge at every level; of scalars and lists the strongest layer's counts."""
     layers = [{"data": {"a": {"x": 1}, "l": [1]}}, {"data": {"a": {"x": 2, "y": 2}, "l": [2, 3]}}, {"data": {"z": 3}}]
     assert merged(layers) == {"data": {"a": {"x": 1, "y": 2}, "l": [1], "z": 3}}
 
@@ -91,7 +91,7 @@ def test_a_searcher_without_name_takes_the_weaker_one() -> None:
 
 
 def test_storages_are_a_union() -> None:
-    """platform 1.1: the same for checkpoint_storage."""
+    """platform 1.1: of two storages the stronger type counts; keys that only the weaker type knows go, others merge."""
     strong = {"type": "gcs", "bucket": "b"}
     weak = {"type": "s3", "bucket": "c", "access_key": "k", "prefix": "p", "save_trial_best": 3}
     found = merged([{"checkpoint_storage": strong}, {"checkpoint_storage": weak}])["checkpoint_storage"]

@@ -94,7 +94,7 @@ def test_required_fields(name: str, key: str) -> None:
     ],
 )  # fmt: skip
 def test_ranges(name: str, key: str, bad: Any) -> None:
-    """platform 3.1: the rules of the table."""
+    """platform 3.1: each field of a searcher refuses values outside its documented range, by name."""
     with pytest.raises(ConfigError, match=rf"<config>\.searcher\.{key}"):
         effective(name, **{key: bad})
 

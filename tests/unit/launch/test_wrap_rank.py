@@ -23,7 +23,7 @@ def test_a_rank_is_a_number_or_the_first_variable_present(rank, environment, fou
 
 
 def test_no_such_variable_is_a_sentence_and_exit_code_1(capsys, monkeypatch):
-    """12.3: none of the variables set."""
+    """12.3: where none of the variables that say the rank is set, one sentence says so and the exit code is 1."""
     monkeypatch.delenv("NO_SUCH_RANK", raising=False)
     assert wrap_rank.main(["NO_SUCH_RANK", "true"]) == 1
     assert "RANK is 'NO_SUCH_RANK', and no environment variable of that name is set." in capsys.readouterr().err

@@ -29,7 +29,7 @@ def bar(
 
 
 def test_without_a_terminal_there_is_none() -> None:
-    """Issues 4 and 12: plain lines instead."""
+    """Issues 4 and 12: without a terminal there is no bar; plain lines are printed instead."""
     assert isinstance(bar(), ValidationLines)
 
 

@@ -176,7 +176,7 @@ def test_older_torch_had_fewer_settings(root: Path) -> None:
 
 
 def test_a_missing_random_state_is_a_warning(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """6.4: no rng_state → warning."""
+    """6.4: a checkpoint without random state loads with a warning."""
     odd = resave(root / make_run(root).save(), root.parent / "odd", rng_state=None, rng_states=None)
     make_run(root).checkpointer.load(str(odd))
     assert "no rng_state" in caplog.text

@@ -88,7 +88,7 @@ def test_there_is_always_a_seed():
 
 
 def test_local_runs_have_no_ids():
-    """W10: a clear ValueError."""
+    """W10: asking a local run for its experiment or trial id is a ValueError that says why."""
     context = make_context()
     for getter in (context.get_experiment_id, context.get_trial_id):
         with pytest.raises(ValueError, match="not started by an experiment"):
@@ -151,7 +151,7 @@ def test_what_is_no_model_is_refused():
 
 
 def test_backward_passes_per_step_is_checked():
-    """3.3: below 1 is refused."""
+    """3.3: backward_passes_per_step below 1 is refused."""
     with pytest.raises(errors.InvalidExperimentException, match="backward_passes_per_step is 0"):
         make_context().wrap_optimizer(torch.optim.SGD(OneWeight().parameters(), lr=1.0), 0)
 
@@ -341,7 +341,7 @@ def test_to_device_leaves_alone_what_is_in_place():
 
 
 def test_experimental_switches():
-    """T62, 3.9: what the loop looks at."""
+    """T62, 3.9: moving batches to the device and checking datasets are on, and each can be switched off."""
     context = make_context()
     assert (context.auto_to_device, context.checks_datasets) == (True, True)
     context.experimental.disable_auto_to_device()
@@ -382,7 +382,7 @@ def test_flags_are_true_or_false():
 
 
 def test_a_stop_can_be_requested_and_taken_back():
-    """3.8."""
+    """3.8: set_stop_requested(True) requests a stop, and set_stop_requested(False) takes it back."""
     context = make_context()
     seen = [context.get_stop_requested()]
     for flag in (True, False):
@@ -419,7 +419,7 @@ def test_a_profiler_schedule_gives_one_trace():
 
 
 def test_the_names_are_public():
-    """1.1: the package exports them."""
+    """1.1: determined.pytorch exports the context classes."""
     for name in ("PyTorchTrialContext", "PyTorchExperimentalContext", "LRScheduler"):
         assert name in pytorch.__all__
     assert isinstance(make_context().experimental, pytorch.PyTorchExperimentalContext)

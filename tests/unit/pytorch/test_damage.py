@@ -140,7 +140,7 @@ def test_every_damage_of_a_download_is_refused(downloaded: Path) -> None:
 
 
 def test_fit_refuses_every_damage_of_a_download(downloaded: Path, fit: Callable[[Path], None]) -> None:
-    """Decision 6: the same for `latest_checkpoint=`."""
+    """Decision 6: fit(latest_checkpoint=...) refuses a downloaded checkpoint with any kind of damage."""
     fit(downloaded)
     tried = (each for name in files(downloaded) for each in damages(downloaded, name, flips=2))
     assert accepted(downloaded, tried, fit) == []

@@ -35,13 +35,13 @@ def test_batches_come_in_order() -> None:
 
 
 def test_iterable_datasets_are_refused() -> None:
-    """D-02 With what becomes the user's duty, and where to read on (T97)."""
+    """D-02, T97: an iterable dataset is refused, with what becomes the user's duty and where to read on."""
     with pytest.raises(ValueError, match=r"unsupported.*shuffling, sharding, repeating and skipping.*docs/guides/data"):
         DataLoader(Numbers())
 
 
 def test_batches_are_needed() -> None:
-    """D-03 batch_size=None without a batch sampler (T97)."""
+    """D-03, T97: batch_size=None without a batch sampler is a ValueError."""
     with pytest.raises(ValueError, match="batch_size=None"):
         DataLoader(TEN, batch_size=None)
 
@@ -68,19 +68,19 @@ def test_a_batch_sampler_alone_is_enough() -> None:
     ids=lambda options: next(iter(options)),
 )
 def test_a_batch_sampler_excludes_the_rest(options: dict[str, Any]) -> None:
-    """D-05 (T97)."""
+    """D-05, T97: a batch sampler together with another batching option is a ValueError."""
     with pytest.raises(ValueError, match="batch_sampler"):
         DataLoader(TEN, batch_sampler=[[1], [2]], **options)
 
 
 def test_sampler_excludes_shuffle() -> None:
-    """D-06 (T97)."""
+    """D-06, T97: a sampler together with shuffle=True is a ValueError."""
     with pytest.raises(ValueError, match="sampler and shuffle"):
         DataLoader(TEN, sampler=SequentialSampler(TEN), shuffle=True)
 
 
 def test_prefetch_factor() -> None:
-    """D-07 2 by default with workers, refused without, and never negative (T97)."""
+    """D-07, T97: prefetch_factor is 2 by default with workers, refused without workers, and never negative."""
     assert DataLoader(TEN, num_workers=1).prefetch_factor == 2
     assert DataLoader(TEN).prefetch_factor is None
     with pytest.raises(ValueError, match="prefetch_factor=2"):
@@ -90,20 +90,20 @@ def test_prefetch_factor() -> None:
 
 
 def test_persistent_workers_need_workers() -> None:
-    """D-08 (T97)."""
+    """D-08, T97: persistent_workers=True without workers is a ValueError."""
     with pytest.raises(ValueError, match="persistent_workers"):
         DataLoader(TEN, persistent_workers=True)
 
 
 @pytest.mark.parametrize("options", [{"num_workers": -1}, {"timeout": -1}])
 def test_negative_settings_are_refused(options: dict[str, Any]) -> None:
-    """T97 Workers and timeout."""
+    """T97: a negative num_workers or timeout is a ValueError."""
     with pytest.raises(ValueError, match="-1"):
         DataLoader(TEN, **options)
 
 
 def test_shards_by_example() -> None:
-    """D-09 Five batches on two replicas."""
+    """D-09: five batches on two replicas: one gets the first, third and fifth, the other the rest."""
     loader = DataLoader(TEN, batch_size=2)
     shards = [loader.get_data_loader(num_replicas=2, rank=rank) for rank in range(2)]
     assert [lists(shard) for shard in shards] == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7]]]
@@ -111,7 +111,7 @@ def test_shards_by_example() -> None:
 
 
 def test_repeat_and_skip_by_example() -> None:
-    """D-10, D-11, D-12 The last row of the contract's table."""
+    """D-10, D-11, D-12: an endless loader on rank 1 of 2 that skips three batches goes on with exactly these."""
     stream = DataLoader(TEN, batch_size=2).get_data_loader(repeat=True, skip=3, num_replicas=2, rank=1)
     assert lists(stream, 5) == [[4, 5], [8, 9], [2, 3], [6, 7], [0, 1]]
     assert len(stream) == 2

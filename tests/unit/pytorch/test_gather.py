@@ -94,28 +94,34 @@ class TestWhatIsGathered:
         monkeypatch.setattr(TensorDataset, "__getitem__", refuse)
 
     def test_a_tensor_dataset(self) -> None:
+        """Batches of a `TensorDataset` are gathered without asking for single records."""
         numbers = torch.arange(10)
         (batch, squares), *_ = DataLoader(TensorDataset(numbers, numbers**2), batch_size=4)
         assert (batch.tolist(), squares.tolist()) == ([0, 1, 2, 3], [0, 1, 4, 9])
 
     @pytest.mark.parametrize("kind", [list, np.array, torch.tensor, lambda numbers: list(np.array(numbers))])
     def test_a_subset_of_one(self, kind: Callable[[list[int]], Any]) -> None:
+        """Batches of a `Subset` of a `TensorDataset` are gathered too, whatever kind of list holds its indices."""
         dataset = Subset(TensorDataset(torch.arange(10) * 10), kind([7, 3, 5]))
         assert [batch[0].tolist() for batch in DataLoader(dataset, batch_size=2)] == [[70, 30], [50]]
 
     def test_a_split_of_a_split(self) -> None:
+        """Batches of a subset of a subset are gathered too."""
         first, _ = random_split(TensorDataset(torch.arange(10)), [8, 2], torch.Generator().manual_seed(0))
         second, _ = random_split(first, [4, 4], torch.Generator().manual_seed(1))
         (batch,) = next(iter(DataLoader(second, batch_size=4)))
         assert batch.tolist() == [first.indices[index] for index in second.indices]
 
     def test_a_kind_of_one_that_reads_alike(self) -> None:
+        """Batches of a subclass that reads records as `TensorDataset` does are gathered too."""
+
         class Named(TensorDataset):
             name = "mine"
 
         assert [batch[0].tolist() for batch in DataLoader(Named(torch.arange(3)), batch_size=2)] == [[0, 1], [2]]
 
     def test_in_training(self) -> None:
+        """The training stream gathers its batches in the same way."""
         stream = training_stream(DataLoader(TensorDataset(torch.arange(10)), batch_size=5, shuffle=True), seed=1)
         assert sorted(torch.cat([next(stream)[0], next(stream)[0]]).tolist()) == list(range(10))
 

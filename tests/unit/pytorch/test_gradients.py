@@ -119,7 +119,7 @@ def test_stepping_before_training_is_refused():
 
 
 def test_an_unwrapped_optimizer_is_refused():
-    """W14: it says to wrap it."""
+    """W14: stepping an unwrapped optimizer is an error that says to wrap it."""
     trial = make_trial()
     with pytest.raises(errors.InvalidExperimentException, match="wrap_optimizer"):
         trial.context.step_optimizer(torch.optim.SGD(trial.model.parameters(), lr=1.0))

@@ -163,7 +163,7 @@ class TestContext:
             pass
 
     def test_arguments_are_named(self) -> None:
-        """4.2: keyword-only."""
+        """4.2: init() takes its arguments by keyword only."""
         with pytest.raises(TypeError):
             pytorch.init({"lr": 1})  # type: ignore[misc]
 
@@ -232,6 +232,6 @@ class TestRanks:
         assert caught.value.code == 0
 
     def test_get_cluster_info_stays_none(self) -> None:
-        """Decision 4: scripts test for it."""
+        """Decision 4: get_cluster_info() stays None in a plain run, since scripts test for it."""
         with pytorch.init(seed=1):
             assert determined.get_cluster_info() is None

@@ -95,7 +95,7 @@ def test_each_checkpoint_has_its_own_code(tmp_path: Path, weights: dict[str, Any
 
 
 def test_a_nested_class_is_found(tmp_path: Path) -> None:
-    """6.3: `<module>:<qualified class name>`."""
+    """6.3: the trial class is found by `<module>:<qualified class name>`, nested classes too."""
     state = {"models_state_dict": [nn.Linear(1, 1).state_dict()]}
     path = make_checkpoint(tmp_path / "c", state, trial_cls_spec="model_def_of_trial:MyTrial.Inner")
     assert type(load_trial_from_checkpoint_path(str(path))).__qualname__ == "MyTrial.Inner"
@@ -178,7 +178,7 @@ def test_torch_load_kwargs(tmp_path: Path, weights: dict[str, Any]) -> None:
 
 
 def test_no_description_is_an_assertion_error(tmp_path: Path) -> None:
-    """6.6, D-63: neither JSON file."""
+    """6.6, D-63: a directory with neither of the JSON files that describe a trial is an AssertionError."""
     with pytest.raises(AssertionError, match=r"neither load_data\.json nor metadata\.json"):
         load_trial_from_checkpoint_path(str(tmp_path))
 
@@ -190,7 +190,7 @@ def test_no_directory_is_an_assertion_error(tmp_path: Path) -> None:
 
 
 def test_no_state_is_a_file_not_found_error(tmp_path: Path) -> None:
-    """8.3: missing state_dict.pth."""
+    """8.3: a checkpoint without state_dict.pth is a FileNotFoundError."""
     path = make_checkpoint(tmp_path / "c", {})
     (path / "state_dict.pth").unlink()
     with pytest.raises(FileNotFoundError, match=r"state_dict\.pth"):
@@ -208,7 +208,7 @@ def test_a_foreign_checkpoint_is_a_warning(
 
 @pytest.mark.parametrize("spec", ["no_such_module_here:MyTrial", "model_def_of_trial:Absent", "__main__:Absent", ""])
 def test_a_class_that_is_not_there(tmp_path: Path, weights: dict[str, Any], spec: str) -> None:
-    """6.6: ValueError that advises trial_class."""
+    """6.6: a trial class that cannot be found is a ValueError that advises trial_class."""
     path = make_checkpoint(tmp_path / "c", {"models_state_dict": [weights]}, trial_cls_spec=spec)
     with pytest.raises(ValueError, match="pass trial_class=") as caught:
         load_trial_from_checkpoint_path(str(path))
@@ -395,7 +395,7 @@ def test_legacy_with_a_given_class(tmp_path: Path, weights: dict[str, Any]) -> N
 
 
 def test_legacy_needs_config_and_hparams(tmp_path: Path, weights: dict[str, Any]) -> None:
-    """6.6: asserted."""
+    """6.6: an old checkpoint without hparams is an AssertionError that says so."""
     path = make_legacy(tmp_path / "c", {"models_state_dict": [weights]}, hparams=None)
     with pytest.raises(AssertionError, match="hparams"):
         load_trial_from_checkpoint_path(str(path))

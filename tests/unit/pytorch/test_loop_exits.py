@@ -125,7 +125,7 @@ class TestWaysOut:
         assert second.trial.weight == straight.trial.weight
 
     def test_should_exit_without_a_checkpoint(self) -> None:
-        """T20: skip_exit_checkpoint saves nothing."""
+        """T20: ShouldExit(skip_exit_checkpoint=True) ends training without a checkpoint."""
         run = train(trial={"does": _raises(2, ShouldExit(skip_exit_checkpoint=True))}, hooks={})
         assert run.at("checkpoint") == []
         assert run.hooks()[-1] == "on_trial_shutdown"
@@ -297,7 +297,7 @@ class TestWaysOut:
         assert _uploads_after_the_end(max_length=Batch(3)) == ["validation", "checkpoint", "upload"]
 
     def test_events_are_uploaded_after_an_exit(self) -> None:
-        """W28: so it is after ShouldExit."""
+        """W28: event files are uploaded once more before leaving, after ShouldExit too."""
         assert _uploads_after_the_end(trial={"does": _raises(2, ShouldExit())})[-1] == "upload"
 
     def test_without_tensorboard_nothing_is_uploaded(self, home: Path) -> None:

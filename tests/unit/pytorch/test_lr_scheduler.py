@@ -57,7 +57,7 @@ class Counter:
 
 @pytest.mark.parametrize(("mode", "agg", "frequency", "length", "expected"), TABLE)
 def test_steps_as_in_the_worked_table(mode, agg, frequency, length, expected):
-    """T64, W35: each row of the table of section 7 holds, optimizer steps counted as documented."""
+    """T64, W35: for every step mode and aggregation frequency the scheduler steps as often as documented."""
     taken = []
     for batch_idx in range(12):
         count = count_steps(

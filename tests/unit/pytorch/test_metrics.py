@@ -221,7 +221,7 @@ def test_none_is_ignored_over_ranks():
 
 
 def test_a_metric_of_some_ranks_is_an_error_on_all():
-    """Issue 11, 9 (and W58: nobody hangs): names that differ between ranks are named, with the ranks, on every rank."""
+    """Issue 11, 9, W58: nobody hangs; names that differ between ranks are named, with the ranks, on every rank."""
     for answer in windows([[{"x": 1.0}], [{"x": 3.0, "extra": 5.0}], [{"x": 1.0}]]):
         assert isinstance(answer, ValueError)
         assert "train_batch() returned 'extra' on ranks [1] but not on ranks [0, 2]." in str(answer)

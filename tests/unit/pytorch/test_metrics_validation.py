@@ -121,7 +121,7 @@ def test_reducers_have_to_cover_the_metrics(plan: Any):
 
 
 def test_one_reducer_is_for_all():
-    """Contract 4.2: one reducer per key."""
+    """Contract 4.2: one reducer is used for every metric."""
     assert pytorch._prepare_metrics_reducers(Reducer.MAX, ["a", "b"]) == {"a": Reducer.MAX, "b": Reducer.MAX}
     plan = {"a": Reducer.MAX, "b": Reducer.SUM}
     assert pytorch._prepare_metrics_reducers(plan, ["b", "a"]) == plan
@@ -168,7 +168,7 @@ def test_what_is_no_number_is_refused_on_every_rank(wrong: Any):
 
 
 def test_evaluate_batch_has_to_return_a_dict():
-    """FIX W5: TypeError naming method and type."""
+    """FIX W5: anything but a dict from evaluate_batch is a TypeError that names the method and the type."""
     with pytest.raises(TypeError, match=r"evaluate_batch\(\) returned None for batch 0"):
         ValidationPass().add(None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Return a dict from name to value"):

@@ -370,7 +370,7 @@ def test_weighted_means_do_not_depend_on_sharding(values: list[tuple[float, int]
 
 
 def test_a_count_counts():
-    """Wart 5.5: a ready-made count."""
+    """Wart 5.5: CountReducer is a ready-made reducer that counts."""
     context = _PyTorchReducerContext()
     counter = context.wrap_reducer(pytorch.CountReducer, "n")
     counter.update()

@@ -69,7 +69,7 @@ def names(numbers: str) -> list[str]:
 
 
 def test_distributed_by_example() -> None:
-    """D-23 Ten batches on three ranks."""
+    """D-23: ten batches on three ranks: each rank gets every third one."""
     shards = [samplers.DistributedBatchSampler(ten_batches(), 3, rank) for rank in range(3)]
     assert [list(shard) for shard in shards] == [names("0 3 6 9"), names("1 4 7"), names("2 5 8")]
     assert [len(shard) for shard in shards] == [4, 3, 3]
@@ -88,7 +88,7 @@ def test_repeat_then_distributed_by_example() -> None:
 
 
 def test_repeat_then_distributed_then_skip_by_example() -> None:
-    """D-23 The same after two steps."""
+    """D-23: skipping two batches of the endless stream on three ranks leaves exactly these."""
     repeated = samplers.RepeatBatchSampler(ten_batches())
     chains = [samplers.SkipBatchSampler(samplers.DistributedBatchSampler(repeated, 3, rank), 2) for rank in range(3)]
     assert [list(islice(items, 6)) for items in chains] == [
@@ -108,7 +108,7 @@ def test_order_of_skip_and_repeat() -> None:
 
 
 def test_records_by_example() -> None:
-    """D-23 Nineteen records on four ranks, and their batches of two (T98)."""
+    """D-23, T98: nineteen records on four ranks, one by one and in batches of two, are split exactly so."""
     shards = [samplers.DistributedSampler(range(19), 4, rank) for rank in range(4)]
     assert [list(shard) for shard in shards] == [
         [0, 4, 8, 12, 16],
@@ -135,7 +135,7 @@ def test_records_by_example() -> None:
     ],
 )
 def test_shuffle_by_example(length: int, seed: int, first: list[int], second: list[int]) -> None:
-    """D-23 The first two passes of a seed (T99)."""
+    """D-23, T99: the first two passes of a shuffle with a given seed are exactly these."""
     sampler = samplers.ReproducibleShuffleSampler(range(length), seed)
     assert [list(sampler), list(sampler)] == [first, second]
     assert len(sampler) == length
@@ -336,7 +336,7 @@ def test_bases() -> None:
 
 
 def test_public_attributes() -> None:
-    """What the contract lists can be read."""
+    """The documented attributes of a sampler can be read."""
     batches = torch_batches(4, 2, False)
     assert samplers.RepeatBatchSampler(batches).batch_sampler is batches
     distributed = samplers.DistributedBatchSampler(batches, 2, 1)

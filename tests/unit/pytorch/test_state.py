@@ -39,7 +39,7 @@ def unknown(kind: str) -> list[str]:
 
 
 def test_progress_is_restored() -> None:
-    """6.1: every number comes back."""
+    """6.1: every number of the progress comes back from its saved state."""
     progress = Progress(8, 2, 6, 8, 3)
     other = Progress()
     other.load_state_dict(progress.state_dict())
@@ -71,7 +71,7 @@ def test_parts_are_restored_in_order() -> None:
 
 
 def test_all_mismatches_come_in_one_message_and_nothing_changes() -> None:
-    """Decision 6: loading compares everything first."""
+    """Decision 6: loading compares everything first; all mismatches come in one message, and nothing changes."""
     model, second = nn.Linear(2, 3), nn.Linear(1, 1)
     optimizer = torch.optim.SGD([*model.parameters(), *second.parameters()], lr=1.0)
     saved_model = nn.Linear(2, 4)

@@ -59,7 +59,7 @@ def test_one_rank_reads_epoch_after_epoch() -> None:
 
 
 def test_epochs_align_when_batches_do_not_divide() -> None:
-    """T22 with W44 fixed: five one-record batches, two ranks, epochs of three steps, each epoch one pass."""
+    """T22, W44: five one-record batches on two ranks make epochs of three steps, and each epoch is one pass."""
     dataset = [1, 2, 3, 4, 5]
     ranks = [stream(DataLoader(dataset), rank=rank, size=2) for rank in range(2)]
     seen = [[(batch.item(), source.is_stand_in) for batch in islice(source, 4)] for source in ranks]

@@ -67,7 +67,7 @@ def test_arrays_become_tensors_of_their_type() -> None:
 
 
 def test_one_warning_per_type(warnings_logged: pytest.LogCaptureFixture) -> None:
-    """D-18 One shared set warns once; without a set each call warns once (T101)."""
+    """D-18, T101: with a shared set a type is warned about once; without a set, once in each call."""
     warned: set[type] = set()
     for _ in range(2):
         assert to_device(["s", "s"], "cpu", warned) == ["s", "s"]
@@ -233,14 +233,14 @@ def test_pinned_tensors_move_in_the_background(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("empty", [{}, [], ()])
 def test_empty_batches_have_no_length(empty: Any) -> None:
-    """D-21 An empty container is refused (T102)."""
+    """D-21, T102: the length of an empty container is refused."""
     with pytest.raises(ValueError, match="empty"):
         data_length(empty)
 
 
 @pytest.mark.parametrize("other", [0, "abc", None, object(), [0], {"a": "text"}, torch.tensor(1.0)])
 def test_other_things_have_no_length(other: Any) -> None:
-    """D-21 Neither numbers nor strings are batches (T102)."""
+    """D-21, T102: the length of a number or a string is refused, since neither is a batch."""
     with pytest.raises(TypeError):
         data_length(other)
 
@@ -261,7 +261,7 @@ def test_other_things_have_no_length(other: Any) -> None:
     ],
 )
 def test_the_first_array_decides(batch: Any, length: int) -> None:
-    """D-22 However deep it lies (W40)."""
+    """D-22, W40: the first array decides the length of a batch, however deep it lies."""
     assert data_length(batch) == length
 
 

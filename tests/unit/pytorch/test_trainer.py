@@ -24,7 +24,7 @@ class TestChecks:
 
     @pytest.mark.parametrize("length", [Batch([1]), TrainUnit(3), 3])
     def test_a_length_is_a_number_of_batches_or_epochs(self, length: Any) -> None:
-        """T12: anything else is a TypeError."""
+        """T12: a max_length that is neither a number of batches nor of epochs is a TypeError."""
         with pytest.raises(TypeError, match="max_length is"):
             train(max_length=length)
 
@@ -61,7 +61,7 @@ class TestChecks:
         assert run.log == []
 
     def test_units_are_values(self) -> None:
-        """W22: equal, hashable, readable."""
+        """W22: equal units compare equal and hash alike, and print as `Batch(100)`."""
         assert (Batch(3), repr(Epoch([1, 2])), len({Batch(3), Batch(3)})) == (Batch(3), "Epoch([1, 2])", 1)
         assert Batch(3) != Epoch(3)
 
@@ -169,7 +169,7 @@ class TestChecks:
 
     @pytest.mark.parametrize("result", [None, 1.0])
     def test_evaluate_batch_returns_metrics(self, result: Any) -> None:
-        """W5: so it is in validation."""
+        """W5: evaluate_batch that returns no dict is a TypeError that names the method and the type."""
         with pytest.raises(TypeError, match=r"evaluate_batch\(\).*(None|float)"):
             train(trial={"evaluates": lambda _: result})
 
@@ -191,7 +191,7 @@ class TestChecks:
         assert "profiling_enabled=True" in caplog.text
 
     def test_the_exit_has_two_names(self) -> None:
-        """T108: ShouldExit is _ShouldExit."""
+        """T108: ShouldExit and _ShouldExit are one class."""
         assert pytorch.ShouldExit is pytorch._ShouldExit
         assert ShouldExit().skip_exit_checkpoint is False
 

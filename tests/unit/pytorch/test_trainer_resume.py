@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 class TestResume:
     def test_a_plain_run_goes_on_where_it_was(self) -> None:
-        """T29, W3: as T28, without a cluster, by id or by path."""
+        """T29, W3: a plain run goes on at the batch after the saved one, by id or by path, as on a cluster."""
         first = train(max_length=Batch(3), hooks={})
         second = train(max_length=Batch(6), hooks={}, latest_checkpoint=first.checkpoint, validation_period=Batch(2))
         assert second.of("batch")[0] == (3, 0, (7.0, 8.0))
@@ -120,7 +120,7 @@ class TestResume:
         assert "no state for callback 'b'" in caplog.text
 
     def test_the_files_of_a_checkpoint(self, home: Path) -> None:
-        """T37, T38: these files, with the counters; hparams are kept without a config (W30)."""
+        """T37, T38, W30: a checkpoint holds these files, with the counters; hparams are kept without a config."""
         Path("model.py").write_text("x = 1\n")
         Path(".detinclude").write_text("model.py\n")
         run = train(max_length=Batch(3), init={"hparams": {"lr": 0.1}})

@@ -151,7 +151,7 @@ class TestCalls:
         assert run_threads(2, body) == [({"loss": 0.5}, [("all", 6)]), ({"loss": 0.5}, [])]
 
     def test_full_datasets_return_a_dict(self) -> None:
-        """2.5: something else is a TypeError."""
+        """2.5: evaluate_full_dataset that returns no dict is a TypeError."""
 
         class Full(OneWeightTrial):
             evaluate_batch = pytorch.PyTorchTrial.evaluate_batch

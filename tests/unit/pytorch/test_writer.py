@@ -44,7 +44,7 @@ def test_metrics_become_scalars():
 
 
 def test_nothing_is_written_when_switched_off():
-    """T87: no events, no uploads."""
+    """T87: with TensorBoard logging off no event is written and nothing is uploaded."""
     context = make_context(tensorboard=False)
     context.write_events("training", 1, {"loss": 1.0})
     context.upload_events()

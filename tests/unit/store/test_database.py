@@ -208,7 +208,7 @@ def test_places_that_are_no_store(place: str) -> None:
 
 
 def test_the_data_directory_is_made_for_this_user_alone(home: Path) -> None:
-    """Decision 4: mode 0700."""
+    """Decision 4: the data directory is made with mode 0700, for this user alone."""
     open_store().close()
     assert (home / "determined.db").exists()
     assert home.stat().st_mode & 0o777 == 0o700

@@ -171,7 +171,7 @@ def test_a_deleted_experiment_is_hidden_everywhere(store: Store) -> None:
 
 
 def test_what_runs_cannot_be_deleted(store: Store) -> None:
-    """Platform 4.2: only from a terminal state."""
+    """Platform 4.2: an experiment can be deleted only from a terminal state."""
     with store.write() as conn:
         run = add_run(conn)
         with pytest.raises(errors.Refused, match="RUNNING"):

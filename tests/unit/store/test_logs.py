@@ -71,7 +71,7 @@ def test_lines_are_cut(store: Store) -> None:
 
 
 def test_a_line_is_rendered(store: Store) -> None:
-    """Platform 4.11: time, process, rank, level, text."""
+    """Platform 4.11: a log line shows time, process, rank, level and text."""
     with store.write() as conn:
         run = add_run(conn)
         say(conn, run, "WARNING: hot")

@@ -185,7 +185,7 @@ class TestRules:
             report(store, start(store), MetricReport("training", {"a": 1}, steps))
 
     def test_bytes_are_left_out(self, sqlite_store: Store, caplog: pytest.LogCaptureFixture) -> None:
-        """4.10: with a warning."""
+        """4.10: bytes in a report are left out, with a warning."""
         one = start(sqlite_store)
         with caplog.at_level(logging.WARNING):
             report(sqlite_store, one, MetricReport("training", {"a": b"x", "b": 1}, 1))  # type: ignore[dict-item]
@@ -214,14 +214,14 @@ class TestSummary:
         assert math.isnan(trial(store, one).summary_metrics["avg_metrics"]["a"]["last"])
 
     def test_the_numbers(self, store: Store) -> None:
-        """P-74: 1, 3, 2."""
+        """P-74: the summary of 1, 3, 2 has count, min, max, sum, mean, last and type."""
         one = start(store)
         report(store, one, *training((1, 1), (2, 3), (3, 2)))
         expected = {"count": 3, "min": 1, "max": 3, "sum": 6, "mean": 2, "last": 2, "type": "number"}
         assert trial(store, one).summary_metrics == {"avg_metrics": {"loss": expected}}
 
     def test_mixed_types_are_text(self, store: Store) -> None:
-        """P-75: number then text."""
+        """P-75: a metric that was a number and then text is summarised as text."""
         one = start(store)
         report(store, one, *training((1, 1)))
         report(store, one, *training((2, "x")))

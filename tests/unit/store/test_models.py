@@ -36,7 +36,7 @@ def test_names_that_cannot_be(store: Store, name: str) -> None:
 
 
 def test_names_are_unique_by_case(store: Store) -> None:
-    """Platform 5.1: case-sensitive uniqueness, also when renaming."""
+    """Platform 5.1: names of models are unique and case-sensitive, also when renaming."""
     with store.write() as conn:
         one = models.create(conn, "Net", owner="ada")
         two = models.create(conn, "net", owner="ada")
@@ -50,7 +50,7 @@ def test_names_are_unique_by_case(store: Store) -> None:
 
 
 def test_only_complete_checkpoints_can_be_registered(store: Store) -> None:
-    """Platform 5.1."""
+    """Platform 5.1: only a completed checkpoint can be registered as a version of a model."""
     with store.write() as conn:
         save(conn, add_run(conn), "u1", 1)
         checkpoints.set_state(conn, "u1", "DELETED")

@@ -45,7 +45,7 @@ def test_places_are_made_found_and_removed(store: Store) -> None:
 
 
 def test_the_first_place_stays(store: Store) -> None:
-    """Platform 5.1: row 1 is immutable."""
+    """Platform 5.1: the first workspace and project can be neither renamed nor deleted."""
     with store.write() as conn:
         for change in (
             lambda: workspaces.update_workspace(conn, 1, name="other"),

@@ -104,7 +104,7 @@ def test_a_copy_goes_from_any_store_to_any(store: Store, store_place: str, tmp_p
 
 
 def test_a_copy_tells_no_secrets(store: Store, tmp_path: Path) -> None:
-    """1 (P-09): what a user keeps under `data.secrets` is in no file that he may hand on, in whatever notation."""
+    """P-09: what a user keeps under `data.secrets` is in no file that may be handed on, in whatever notation."""
     config = {"data": {"secrets": {"token": ["hush", {"pin": "hash"}]}, "path": "/d"}}
     with store.write() as conn:
         add_run(conn, config=config, original_config="data: {path: /d, secrets: {token: [hush, {pin: 'ha\\x73h'}]}}")

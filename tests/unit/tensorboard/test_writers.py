@@ -104,6 +104,6 @@ def test_get_metric_writer_writes_event_files(allocation: Path):
 
 
 def test_a_metric_writer_needs_all_three_methods():
-    """Contract 6.1: MetricWriter is abstract."""
+    """Contract 6.1: a MetricWriter without all three of its methods cannot be made."""
     with pytest.raises(TypeError):
         tensorboard.MetricWriter()  # type: ignore[abstract]

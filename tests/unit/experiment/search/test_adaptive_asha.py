@@ -63,7 +63,7 @@ def test_the_full_vectors(
     ],
 )
 def test_the_split_of_trials(trials: int, divisor: float, rungs: list[int], result: list[int]) -> None:
-    """P-29: the table of 3.6; with tiny `max_trials` the sum may exceed it."""
+    """P-29: trials are split over the brackets as documented; with tiny `max_trials` the sum may exceed it."""
     assert split_trials(trials, divisor, rungs) == result
 
 
@@ -77,7 +77,7 @@ def test_the_split_of_trials(trials: int, divisor: float, rungs: list[int], resu
     ],
 )
 def test_the_split_of_concurrency(limit: int, divisor: float, trials: list[int], result: list[int]) -> None:
-    """P-29: the table of 3.6; no bracket is left without a trial."""
+    """P-29: concurrent trials are split over the brackets as documented; no bracket is left without one."""
     assert split_concurrency(limit, divisor, trials) == result
 
 
@@ -104,7 +104,7 @@ def test_initial_trials_come_bracket_by_bracket() -> None:
 
 
 def test_progress_is_the_mean_over_brackets() -> None:
-    """3.8: mean over brackets."""
+    """3.8: the progress of adaptive_asha is the mean over its brackets."""
     player = Player(adaptive(64, 16)).start()
     player.do(report(player[1], 0.1, 1))
     player.do(report(player[9], 0.1, 4))
@@ -129,5 +129,5 @@ class TestPreview:
         assert preview({**section, "name": "optuna"}, space()) == rows
 
     def test_a_custom_search_decides_as_it_goes(self) -> None:
-        """3.10 lists no rows for it."""
+        """3.10: a preview of a custom search lists no rows, since it decides as it goes."""
         assert preview(config("custom"), space()) == []

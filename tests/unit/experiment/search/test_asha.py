@@ -294,6 +294,6 @@ def test_progress() -> None:
 
 
 def test_asha_is_another_name() -> None:
-    """3.5: alias `asha`."""
+    """3.5: `asha` is another name of async_halving."""
     player = Player({**asha(**TRACE), "name": "asha"}).start()
     play_trace(player)

@@ -139,7 +139,7 @@ def test_a_pruned_trial_is_told_before_its_replacement_is_asked_for() -> None:
 
 
 def test_invalid_trials_are_proposed_anew() -> None:
-    """3.9, as random: not counted, replaced."""
+    """3.9: as in random search, a trial with invalid hyperparameters is replaced and does not count."""
     player = Player(section(max_trials=3), space(SPACE)).start()
     player.exits(player[1], ExitedReason.INVALID_HP)
     play_rest = [player.exits(request_id) for request_id in list(player.live)]

@@ -143,7 +143,7 @@ def test_equal_metrics_promote_the_share_and_no_more() -> None:
 
 @pytest.mark.parametrize("section", [asha(**SMALL), adaptive(16, 16, form="promotion", max_concurrent_trials=3)])
 def test_a_restart_changes_nothing(section: dict[str, Any]) -> None:
-    """P-45: cut after every event."""
+    """P-45: a search that is saved and restored after every event makes the same decisions."""
     player, unbroken = Player(section).start(), Player(section).start()
     for number in range(1, 30):
         if len(unbroken.trials) < number:

@@ -49,7 +49,7 @@ from tests.searches import Player, config, reloaded, report, space
     ],
 )
 def test_events_and_actions_are_rows(item: Any) -> None:
-    """3.2: each survives strict JSON."""
+    """3.2: every event and action comes back equal from strict JSON."""
     row = json.loads(json.dumps(base.to_json(item), allow_nan=False))
     read = base.action_from_json if isinstance(item, base.Action) else base.event_from_json
     assert read(row) == item
@@ -89,7 +89,7 @@ def test_strangers_are_refused() -> None:
 
 
 def test_initial_comes_once() -> None:
-    """3.2: initial, once."""
+    """3.2: a second Initial event creates no further trials."""
     player = Player(config("random", max_trials=2)).start()
     assert player.do(Initial()) == []
     assert len(player.trials) == 2
@@ -110,7 +110,7 @@ def test_too_many_invalid_trials_in_a_row_end_the_search() -> None:
 
 
 def test_a_trial_that_trains_interrupts_the_row() -> None:
-    """3.9: in a row."""
+    """3.9: a trial that reports a validation resets the count of INVALID_HP trials in a row."""
     player = Player(config("random", max_trials=2, max_concurrent_trials=1)).start()
     for turn in range(150):
         if turn == 90:

@@ -162,7 +162,7 @@ class TestGrid:
         assert player.end == Shutdown()
 
     def test_no_limit(self) -> None:
-        """3.4: all, if 0."""
+        """3.4: a grid whose concurrency is not limited (0) starts all of its trials."""
         player = Player(config("grid", max_concurrent_trials=0), space(GRID)).start()
         assert [trial.hparams["a"] for trial in player.trials] == [3, 2, 1, 0]
 
