@@ -276,7 +276,7 @@ class CheckpointContext:
         """Whether it is known how the files of a checkpoint should be; of the original product's it is not."""
         return self._storage.manifest(storage_id).verified
 
-    def _check_storage(self) -> None:
+    def check_storage(self) -> None:
         """Raise on every rank if checkpoints cannot be written to where they go. Collective."""
         self._distributed.run_on_chief(lambda: self._storage.probe(publishes=False))
 

@@ -84,13 +84,13 @@ class Context:
         self._log_tee = log_tee
         self._environment = environment
         self._uploads = uploads
-        self._description = description
+        self.description = description
         self._stacks = StackSignal()
-        self._is_open = False
+        self.is_open = False
 
     def start(self) -> Context:
         """Begin: what `with` does on entering."""
-        self._is_open = True
+        self.is_open = True
         self._stacks.install()
         self.preempt.start()
         if self._heartbeat is not None:
@@ -114,9 +114,9 @@ class Context:
         Raises:
             Exception: The first error that closing met, unless the block itself ended with one.
         """
-        if not self._is_open:
+        if not self.is_open:
             return
-        self._is_open = False
+        self.is_open = False
         invalid_hp = exc_type is not None and issubclass(exc_type, errors.InvalidHP)
         error = exc_val if exc_val is not None or exc_type is None else exc_type()
         steps: list[Callable[[], None]] = [self.profiler.off, self.preempt.hold]
@@ -160,11 +160,11 @@ class Context:
             return None
         return self._link.find_checkpoint(which, trial_class, smaller_is_better)
 
-    def _experiment_of(self, storage_id: str) -> int | None:
+    def experiment_of(self, storage_id: str) -> int | None:
         """The experiment that a checkpoint is of, if the store knows it."""
         return self._link.experiment_of(storage_id)
 
-    def _recorded_as(self) -> Attached | None:
+    def recorded_as(self) -> Attached | None:
         """The trial that this run is recorded as; None if nobody can tell soon."""
         return self._link.recorded_as() if self._shipper.flush(SOON_SECONDS) else None
 

@@ -132,7 +132,7 @@ class PreemptContext:
             self.acknowledge_preemption_signal()
         return answer
 
-    def _anybody_stops(self, wants: bool) -> bool:
+    def any_rank_stops(self, wants: bool) -> bool:
         """Whether any rank is asked to stop, or `wants` to; one exchange for both questions. Collective."""
         if self._mode is not PreemptMode.WorkersAskChief or self._distributed.size == 1:
             asked = self.should_preempt(at_once=True)

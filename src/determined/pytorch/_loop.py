@@ -152,7 +152,7 @@ def leave(fit: Fit, reason: Exception, *, saves: bool) -> None:
     """End before the plan is complete: report what is unreported, and save if that is wanted. Collective."""
     try:
         # Whoever is not here by then trains on, perhaps waiting for our gradients, and will not come.
-        fit.context.distributed._meet("leaving fit", LEAVING_SECONDS)
+        fit.context.distributed.wait_for_all("leaving fit", LEAVING_SECONDS)
     except errors.CollectiveTimeout as late:
         raise errors.CollectiveTimeout(
             f"Rank {fit.context.distributed.rank} raised {reason!r}, but {str(late).partition('. ')[0]}. Raise it on "
@@ -269,7 +269,7 @@ def sync_events(fit: Fit) -> None:
 
 def stop_requested(fit: Fit) -> bool:
     """Whether any rank wants to leave: preempted, or asked to by user code. Collective."""
-    return fit.core.preempt._anybody_stops(fit.context.get_stop_requested())
+    return fit.core.preempt.any_rank_stops(fit.context.get_stop_requested())
 
 
 def _who_asked(fit: Fit) -> str:

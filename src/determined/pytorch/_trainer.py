@@ -123,7 +123,7 @@ class Trainer:
         trial, context = self._trial, self._context
         if not isinstance(trial, PyTorchTrial):
             raise TypeError(_no_trial(trial))
-        if not context.core_context._is_open:
+        if not context.core_context.is_open:
             raise RuntimeError(
                 "fit() was called outside of `with pytorch.init() as context:`, where nothing is reported or saved. "
                 "Call it inside, with a trial built on that context."
@@ -151,7 +151,7 @@ class Trainer:
         policy = save_policy.choose(checkpoint_policy, searcher, best_so_far, is_chief=is_chief, is_managed=is_managed)
         if latest_checkpoint is None and info is not None:
             latest_checkpoint = info.latest_checkpoint
-        context.core_context.checkpoint._check_storage()  # rather than learn it when there is something to lose
+        context.core_context.checkpoint.check_storage()  # rather than learn it when there is something to lose
         origin = self._origin(latest_checkpoint, bool(searcher.get("smaller_is_better", True)), test_mode)
         self._run(
             plan,
@@ -179,13 +179,13 @@ class Trainer:
     def _warn_of_other_hparams(self, source: str) -> None:
         """Name the hyperparameters that differ from those of a checkpoint that was asked for by name."""
         services = self._context.core_context
-        if services._description is None or self._context.distributed.rank != 0:
+        if services.description is None or self._context.distributed.rank != 0:
             return
         try:
             theirs = saved_hparams(services, source, saved_metadata(services, source))
         except errors.DeterminedError:
             return  # loading it says what is wrong
-        if different := differences(services._description.hparams, theirs):
+        if different := differences(services.description.hparams, theirs):
             logger.warning(
                 "Checkpoint %s was trained with other hyperparameters: %s. What its optimizers and schedulers saved "
                 "wins, such as the learning rate; elsewhere the values of this run count.",
@@ -252,7 +252,7 @@ class Trainer:
                 searcher_metric=searcher_metric,
                 validates_first=step_zero_validation and progress.batches_trained == 0,
             )
-            with distributed._showing_progress(lambda: progress.batches_trained, lambda: validation.batches):
+            with distributed.showing_progress(lambda: progress.batches_trained, lambda: validation.batches):
                 _loop.run(fit)
         if distributed.rank == 0:
             say_end(services, plan, progress, origin, outcome)

@@ -106,7 +106,7 @@ class Validation:
                 metrics = self._trial.evaluate_full_dataset(data_loader=self._loader)
             except Exception as failed:  # noqa: BLE001 - raised again once the others know
                 metrics = failed
-        self._context.distributed._await_chief("evaluate_full_dataset")
+        self._context.distributed.wait_for_chief("evaluate_full_dataset")
         return reduce_full_dataset(metrics, self._context.distributed, self._context.reducers)
 
     def _share_buffers(self) -> None:

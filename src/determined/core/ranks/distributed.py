@@ -361,7 +361,7 @@ class DistributedContext:
         if failures := [text.rstrip(".") for text in said if text is not None]:
             raise CollectiveError(f"{'; '.join(failures)}. See the output of that rank.")
 
-    def _meet(self, operation: str, seconds: float) -> None:
+    def wait_for_all(self, operation: str, seconds: float) -> None:
         """Wait until every rank is at this same point, which has a name of its own in errors. Collective."""
         if self._channel is not None:
             self._channel.meet(operation, seconds)
@@ -379,7 +379,7 @@ class DistributedContext:
         return "" if self._channel is None else self._channel.watch.everyone()
 
     @contextlib.contextmanager
-    def _showing_progress(self, batches: Callable[[], int], steps: Callable[[], object]) -> Iterator[None]:
+    def showing_progress(self, batches: Callable[[], int], steps: Callable[[], object]) -> Iterator[None]:
         """Inside, others learn how many batches this rank has trained, and whether it gets on at all.
 
         Both are asked now and then from another thread.
@@ -395,7 +395,7 @@ class DistributedContext:
         if self._channel is not None and (always or not isinstance(error, CollectiveError)):
             self._channel.say_why(error)
 
-    def _await_chief(self, work: str) -> None:
+    def wait_for_chief(self, work: str) -> None:
         """Wait until the chief is done with something that it does alone and that may take long. Collective."""
         if self._channel is not None:
             self._channel.broadcast(work, None, patient=True)

@@ -519,7 +519,7 @@ def _save_state(state: dict[str, Any], path: Path) -> FileEntry:
 
 def _about_the_run(core_context: core.Context) -> dict[str, Any]:
     """By what "latest" knows its own, also where nothing is recorded."""
-    description = core_context._description
+    description = core_context.description
     if description is None:
         return {}
     script, hparams = description.script, description.hparams

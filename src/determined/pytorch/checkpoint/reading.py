@@ -292,14 +292,14 @@ def find_checkpoint(
         for storage_id in (one for one in known if one not in others):
             try:
                 metadata = core_context.checkpoint.get_metadata(storage_id)
-                if not _is_own(metadata, trial_class_name, trial_id, core_context._description):
+                if not _is_own(metadata, trial_class_name, trial_id, core_context.description):
                     continue
                 hparams = saved_hparams(core_context, storage_id, metadata)
             except errors.DeterminedError as problem:
                 logger.warning("Checkpoint %s is passed over: %s", storage_id, problem)
                 continue
             saved_at, value = str(metadata.get("saved_at", "")), metadata.get(SEARCHER_METRIC)
-            mine = core_context._description
+            mine = core_context.description
             if trial_id == 0 and mine is not None and differences(mine.hparams, hparams):
                 unlike.append((saved_at, Unlike(f"checkpoint {storage_id[:8]}", hparams)))
                 continue

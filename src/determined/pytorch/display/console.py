@@ -115,7 +115,7 @@ def say_beginning(
     with contextlib.suppress(errors.DeterminedError):
         metadata = saved_metadata(core_context, origin.source)
     short = f"checkpoint {(origin.storage_id or '')[:8]}"
-    experiment = core_context._experiment_of(origin.storage_id or "")
+    experiment = core_context.experiment_of(origin.storage_id or "")
     source = short if experiment is None else f"experiment {experiment}"
     if continues and plan.complete(progress.batches_trained, progress.epochs_trained):
         say(
@@ -138,7 +138,7 @@ def _fresh(core_context: core.Context, plan: FitPlan, origin: Origin, trial: str
     text = f"{trial} starts afresh, to train {_length(plan)}"
     if not origin.is_own:
         return f"{text}."
-    description = core_context._description
+    description = core_context.description
     if origin.unlike is not None and description is not None:
         different = differences(description.hparams, origin.unlike.hparams)
         return f"{text}: {origin.unlike.place} had other hyperparameters ({told(different)})."
@@ -177,7 +177,7 @@ def _age(metadata: dict[str, Any]) -> list[str]:
 
 
 def _other_version(core_context: core.Context, metadata: dict[str, Any]) -> list[str]:
-    description, before = core_context._description, metadata.get("script_sha256")
+    description, before = core_context.description, metadata.get("script_sha256")
     if description is None or before is None or (now := script_checksum(description.script)) is None or now == before:
         return []
     return [f"by another version of {description.script_name}"]
@@ -234,7 +234,7 @@ def say_end(core_context: core.Context, plan: FitPlan, progress: Progress, origi
         say(f"Trained {trained} {word} in {seconds:.3g} s; {_done(plan, progress)} are done.")
     if trained or outcome.ended_by:
         _say_results(core_context, outcome)
-    recorded = core_context._recorded_as()
+    recorded = core_context.recorded_as()
     if recorded is not None:
         say(f"Look at it with: det trial describe {recorded.trial_id}")
     if outcome.ended_by and outcome.newest is not None and core_context.info is None:
