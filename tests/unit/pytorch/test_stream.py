@@ -18,6 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from determined.pytorch import DataLoader, samplers
 from determined.pytorch.data.stream import TrainingStream, validation_loader
+from tests.contracts.training_stream import BATCH, RECORDS, Make, TrainingStreamContract
 from tests.unit.pytorch.loaders import (
     SEED,
     Buckets,
@@ -37,6 +38,16 @@ from tests.unit.pytorch.loaders import (
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.WARNING, logger="determined.pytorch")
     return caplog
+
+
+class TestOrderedStream(TrainingStreamContract):
+    @pytest.fixture(params=["sequential", "shuffled", "sampler", "torch batches", "buckets"])
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        def make(*, trained: int = 0, rank: int = 0, size: int = 1, records: int = RECORDS) -> TrainingStream:
+            dataset, options = dataset_and_options(request.param, records, BATCH, drop_last=False)
+            return stream(DataLoader(dataset, **options), rank=rank, size=size, batches_trained=trained)
+
+        return make
 
 
 # Our loader.

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
 
 from determined.pytorch import DataLoader, _dataset_repro_warning
-from determined.pytorch.data.stream import epoch_length, validation_loader
-from tests.fuzz_loaders import FOREIGN, make_loader
+from determined.pytorch.data.stream import TrainingStream, epoch_length, validation_loader
+from tests.contracts.training_stream import BATCH, RECORDS, Make, TrainingStreamContract
+from tests.fuzz_loaders import FOREIGN, FirstPassSkips, Rereading, make_loader
 from tests.unit.pytorch.loaders import SEED, saved, stream, taken
 
 
@@ -24,6 +25,71 @@ from tests.unit.pytorch.loaders import SEED, saved, stream, taken
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.WARNING, logger="determined.pytorch")
     return caplog
+
+
+class Stateful:
+    """A loader that can save its place, such as torchdata's StatefulDataLoader."""
+
+    def __init__(self, length: int = 4) -> None:
+        self.length, self.place = length, 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[int]:
+        while self.place < self.length:
+            self.place += 1
+            yield self.place - 1
+        self.place = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.place = state["place"]
+
+
+class Batches:
+    """An iterable of a user's own, shuffled or not, whose first pass skips."""
+
+    def __init__(self, numbers: list[int], skip: int, shuffles: bool) -> None:
+        self.numbers, self.skip, self.shuffles = numbers, skip, shuffles
+
+    def __len__(self) -> int:
+        return -(-len(self.numbers) // BATCH)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        starts = list(range(0, len(self.numbers), BATCH))
+        if self.shuffles:
+            random.shuffle(starts)
+        skip, self.skip = self.skip, 0
+        return (self.numbers[start : start + BATCH] for start in starts[skip:])
+
+
+class TestForeignStream(TrainingStreamContract):
+    @pytest.fixture(params=["list", "iterable", "shuffled iterable", "torch", "shuffled torch", "wrapped torch"])
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        kind = request.param
+
+        def make(*, trained: int = 0, rank: int = 0, size: int = 1, records: int = RECORDS) -> TrainingStream:
+            numbers = list(range(records))[rank * records // size : (rank + 1) * records // size]
+            length = -(-len(numbers) // BATCH)
+            skip = trained % length if length else 0
+            if kind == "list":
+                loader: Any = list(Batches(numbers, 0, shuffles=False))
+                loader = loader[skip:] + loader[:skip]
+            elif kind.endswith("iterable"):
+                loader = Batches(numbers, skip, shuffles=kind.startswith("shuffled"))
+            elif kind == "wrapped torch":
+                loader = Rereading(torch.utils.data.DataLoader(numbers, BATCH), skip) if numbers else []
+            else:
+                order = RandomSampler(numbers) if numbers and kind == "shuffled torch" else SequentialSampler(numbers)
+                batches: Any = BatchSampler(order, BATCH, drop_last=False)
+                batches = FirstPassSkips(batches, skip) if numbers else batches
+                loader = torch.utils.data.DataLoader(numbers, batch_sampler=batches)
+            return stream(loader, rank=rank, size=size, batches_trained=trained, is_checked=False)
+
+        return make
 
 
 def test_other_loaders_are_refused_by_name() -> None:
@@ -100,28 +166,6 @@ def test_a_foreign_loader_without_batches_is_an_error() -> None:
 
     with pytest.raises(ValueError, match="a Nothing without a single batch"):
         next(stream(Nothing(), is_checked=False))
-
-
-class Stateful:
-    """A loader that can save its place, such as torchdata's StatefulDataLoader."""
-
-    def __init__(self, length: int = 4) -> None:
-        self.length, self.place = length, 0
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[int]:
-        while self.place < self.length:
-            self.place += 1
-            yield self.place - 1
-        self.place = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"place": self.place}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.place = state["place"]
 
 
 @pytest.mark.parametrize("steps", range(9))
