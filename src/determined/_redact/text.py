@@ -52,7 +52,7 @@ def by_shape(text: str) -> str:
 
 def holds_key(text: str) -> bool:
     """Whether there is a private key, a known token or a password in a URL in somebody's code; `{password}` is none."""
-    if any(hint in text for hint in _HINTS):
+    if any(map(text.__contains__, _HINTS)):
         urls = (found[0] for found in re.finditer(_PASSWORD_URL, text))
         if re.search(_PEM, text) or re.search(_TOKEN, text) or any(not re.search(r"[{}$%<>*]", url) for url in urls):
             return True
@@ -130,7 +130,7 @@ def _settled(text: str, once: Callable[[str], str]) -> str:
 
 
 def _by_shape_once(text: str) -> str:
-    if any(hint in text for hint in _HINTS):
+    if any(map(text.__contains__, _HINTS)):
         text = re.sub(_PEM, MASK, text)
         text = re.sub(_LOGIN_URL, rf"\1{MASK}@", text)
         text = re.sub(_PASSWORD_URL, rf"\1\2:{MASK}@", text)

@@ -63,7 +63,7 @@ def from_plain(value: Any, where: str, *, live: Any = None) -> Any:
         if TYPE in value:
             return _decode(value, where, live)
         return _refill(value, {key: _below(item, where, key, live) for key, item in value.items()})
-    if type(value) in (list, tuple):
+    if type(value) in (list, tuple) and not _holds_small_numbers(value):
         return type(value)(_below(item, where, i, live) for i, item in enumerate(value))
     return value
 

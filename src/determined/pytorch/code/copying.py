@@ -82,10 +82,13 @@ class CodeCopy:
         is_first = self._count < 0
         if len(self._modules) != self._count:
             self._count = len(self._modules)
-            for name, module in list(self._modules.items()):
-                if name not in self._looked_at:
+            installed = _installed()
+            for name, module in list(self._modules.items()):  # thousands, of which a few are the user's
+                if name not in self._looked_at and isinstance(module, ModuleType):
                     self._looked_at.add(name)
-                    self._take_module(name, module)
+                    file = module.__dict__.get("__file__")  # never ask the module itself: it may import on demand
+                    if isinstance(file, str) and not file.startswith(installed):
+                        self._take_module(name, module)
         if is_first:
             for tree in self._trees:
                 for path, place in tree.included():
@@ -109,7 +112,7 @@ class CodeCopy:
 
     def _take_module(self, name: str, module: ModuleType) -> None:
         file = _file_of(module)
-        tree = next((tree for tree in self._trees if file and tree.holds(file)), None)
+        tree = None if file is None else next((tree for tree in self._trees if tree.holds(file)), None)
         if file is None or tree is None or name.partition(".")[0] == determined.__name__:
             return
         if name in _MAIN:
@@ -252,7 +255,7 @@ def _roots(modules: Mapping[str, ModuleType]) -> list[Path]:
 
 
 def _file_of(module: ModuleType | None) -> Path | None:
-    """The file of a module that is not installed; never asks the module itself, which may import on demand."""
+    """Return the file of a module that is not installed, without asking the module, which may import on demand."""
     found = getattr(module, "__dict__", {}).get("__file__") if isinstance(module, ModuleType) else None
     if not isinstance(found, str) or found.startswith(_installed()):
         return None
