@@ -65,10 +65,10 @@ def list_experiments(show_project: bool, form: str, show_all: bool, **chosen: An
     if chosen["smaller_is_better"] is not None and chosen["metric"] is None:
         raise click.UsageError("Name the metric that is meant with --metric.", click.get_current_context())
     client = connect()
-    found = finding.experiments(
+    found, scores = finding.experiments(
         client, owners=owners(client, everyone=show_all), archived=None if show_all else False, **chosen
     )
-    tables.experiments(client, found, form, show_project=show_project, show_archived=show_all).show(form)
+    tables.experiments(client, found, form, scores, show_project=show_project, show_archived=show_all).show(form)
     if not found and form == "table":
         terminal.say("No experiment. Start one with: python train.py. Or see other people's with: det experiment ls -a")
 

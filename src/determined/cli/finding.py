@@ -1,4 +1,4 @@
-"""Which experiments, trials and checkpoints a command is about, and in which order."""
+"""Find the experiments, trials and checkpoints that a command is about, in the order that was asked for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from determined.client import Checkpoint, Determined, Experiment, Trial
+    from determined.client import Checkpoint, Determined, Experiment, Listing, Trial
+    from determined.client._ranking import Scores
 
 SORTS = {"id": "ID", "name": "NAME", "state": "STATE", "started": "START_TIME", "ended": "END_TIME",
          "progress": "PROGRESS", "owner": "USER"}  # fmt: skip
@@ -24,43 +25,44 @@ def experiments(
     metric: str | None = None,
     smaller_is_better: bool | None = None,
     **which: Any,
-) -> list[Experiment]:
-    """The experiments that fit. `last` chooses the newest before they are sorted; the rest is a page of the result.
+) -> tuple[list[Experiment], Scores | None]:
+    """Find experiments. `last` chooses the newest before they are sorted; limit and offset choose a page of the result.
 
-    They are sorted by id, or by the best value of `metric` if one is named, unless `sort_by` says otherwise.
+    They are sorted by id, or by the best value of `metric` if one is named, unless `sort_by` says otherwise. Returns
+    them with their scores by `metric`.
     """
     from determined.client import ExperimentSortBy, OrderBy, _ranking
 
     which = {name: list(value) if isinstance(value, tuple) else value for name, value in which.items() if value != ()}
     sort_by = sort_by or ("id" if metric is None else "best")
-    if last is None and sort_by in SORTS:
+    pages_in_store = last is None and sort_by in SORTS
+    if pages_in_store:
         order = OrderBy.DESC if reverse else OrderBy.ASC
         by = ExperimentSortBy(SORTS[sort_by])
-        page = client.list_experiments(by, order, users=owners, limit=limit, offset=offset, **which)
-        return list(page) if metric is None else _ranking.judged(page, metric, smaller_is_better)
-    if last is None:
-        found: Sequence[Experiment] = client.list_experiments(users=owners, **which)
+        found = client.list_experiments(by, order, users=owners, limit=limit, offset=offset, **which)
+    elif last is None:
+        found = client.list_experiments(users=owners, **which)
     else:
         found = newest_experiments(client, last, owners=owners, **which)
-    if sort_by == "best":
-        ordered: list[Experiment] = _ranking.rank(found, metric, smaller_is_better)
-    else:
-        judged = found if metric is None else _ranking.judged(found, metric, smaller_is_better)
-        ordered = sorted(judged, key=_key(sort_by))
-    return (ordered[::-1] if reverse else ordered)[offset:][:limit]
+    scores = None if metric is None else _ranking.scores(found, metric, smaller_is_better)
+    if pages_in_store:
+        return found, scores
+    ordered = _ranking.ordered(found, scores) if sort_by == "best" else sorted(found, key=_key(sort_by))
+    return (ordered[::-1] if reverse else ordered)[offset:][:limit], scores
 
 
 def newest_experiments(
     client: Determined, count: int, *, owners: Sequence[str] | None = None, **which: Any
-) -> list[Experiment]:
-    """The newest so many that are not archived, the newest last; everyone's, if no owners are named."""
+) -> Listing[Experiment]:
+    """Find the newest experiments that are not archived, the newest last; everyone's, if no owners are named."""
     from determined.client import ExperimentSortBy, OrderBy
 
     which.setdefault("archived", False)
     found = client.list_experiments(
         sort_by=ExperimentSortBy.ID, order_by=OrderBy.DESC, users=owners, limit=count, **which
     )
-    return found[::-1]
+    found.reverse()
+    return found
 
 
 def _key(sort_by: str) -> Any:
@@ -74,7 +76,7 @@ def _key(sort_by: str) -> Any:
 
 
 def trials(client: Determined, *, experiment_id: int | None, last: int | None) -> list[Trial]:
-    """The trials of one experiment, or of all; the newest last."""
+    """Find the trials of one experiment, or of all; the newest last."""
     if experiment_id is not None:
         found = list(client.get_experiment(experiment_id).list_trials())
         return found[-last:] if last else found
@@ -84,7 +86,9 @@ def trials(client: Determined, *, experiment_id: int | None, last: int | None) -
 def checkpoints(
     client: Determined, *, experiment_id: int | None = None, trial_id: int | None = None, best: int | None = None
 ) -> list[Checkpoint]:
-    """Checkpoints of a trial, of an experiment, or of all: the newest last, or the best first."""
+    """Find checkpoints of a trial, of an experiment, or of all: the newest last, or the best first."""
+    from determined.client._checkpoint import validated
+
     if trial_id is not None:
         owner: Trial | Experiment = client.get_trial(trial_id)
     elif experiment_id is not None:
@@ -92,5 +96,5 @@ def checkpoints(
     else:
         return list(client.list_checkpoints())
     if best is not None:
-        return [found for found in owner.list_checkpoints() if found.searcher_metric is not None][:best]
+        return validated(owner.list_checkpoints(), None)[:best]
     return sorted(owner.all_checkpoints(), key=lambda checkpoint: checkpoint.report_time)

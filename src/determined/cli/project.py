@@ -48,7 +48,7 @@ def list_experiments(workspace: str, name: str, form: str) -> None:
     """List the experiments of a project, everybody's."""
     client = connect()
     chosen = client.get_workspace(workspace).get_project(name)
-    found = finding.experiments(client, owners=None, project_id=chosen.id)
+    found, _ = finding.experiments(client, owners=None, project_id=chosen.id)
     tables.experiments(client, found, form).show(form)
 
 

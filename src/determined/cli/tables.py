@@ -9,6 +9,7 @@ from determined.cli.render import Bytes, Column, Percent, Table
 
 if TYPE_CHECKING:
     from determined.client import Checkpoint, Determined, Experiment, Trial
+    from determined.client._ranking import Scores
 
 EXPERIMENT = [
     Column("ID"),
@@ -49,11 +50,12 @@ def experiments(
     client: Determined,
     found: Sequence[Experiment],
     form: str,
+    scores: Scores | None = None,
     *,
     show_project: bool = False,
     show_archived: bool = False,
 ) -> Table:
-    """The list of experiments; a table for people has of the hyperparameters only what tells the rows apart."""
+    """Make the list of experiments; `scores` replace the best of each. A table has only hyperparameters that differ."""
     from determined.client._compare import differing
 
     columns = list(EXPERIMENT)
@@ -61,10 +63,11 @@ def experiments(
     chosen: list[dict[str, Any]] = [known.get(e.id, {}) for e in found]
     if form == "table":
         chosen = differing(chosen)
+    bests = [(scores.metric, scores.values.get(e.id)) if scores else (e.searcher_metric, e.best_metric) for e in found]
     rows: list[list[Any]] = [
         [e.id, e.owner, e.name, e.parent_id, e.state.value, None if e.progress is None else Percent(e.progress),
-         e.start_time, e.end_time, None, e.searcher_metric, e.best_metric, hparams]
-        for e, hparams in zip(found, chosen, strict=True)
+         e.start_time, e.end_time, None, *best, hparams]
+        for e, best, hparams in zip(found, bests, chosen, strict=True)
     ]  # fmt: skip
     if show_project:
         columns[:0] = [Column("Workspace"), Column("Project")]
@@ -77,7 +80,7 @@ def experiments(
 
 
 def trials(found: Sequence[Trial], *, with_experiment: bool = False) -> Table:
-    """The list of trials."""
+    """Make the list of trials."""
     columns = [*TRIAL[:1], Column("Experiment ID"), *TRIAL[1:]] if with_experiment else TRIAL
     rows: list[list[Any]] = []
     for t in found:
@@ -87,7 +90,7 @@ def trials(found: Sequence[Trial], *, with_experiment: bool = False) -> Table:
 
 
 def checkpoints(found: Sequence[Checkpoint]) -> Table:
-    """The list of checkpoints."""
+    """Make the list of checkpoints."""
     rows = [
         [c.trial_id, c.steps_completed, c.state.value, c.searcher_metric, c.uuid, sorted(c.resources), Bytes(c.size)]
         for c in found

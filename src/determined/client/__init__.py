@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.client._metrics import TrialMetrics as TrialMetrics
     from determined.client._model import Model as Model
     from determined.client._model import ModelVersion as ModelVersion
+    from determined.client._ranking import best_values as best_values
     from determined.client._ranking import rank as rank
     from determined.client._retention import Retention as Retention
     from determined.client._store import StoreCommands as StoreCommands
@@ -126,6 +127,7 @@ __getattr__, __dir__, __all__ = _lazy.exports(
         "Trial": "_trial",
         "TrialMetrics": "_metrics",
         "Workspace": "_workspace",
+        "best_values": "_ranking",
         "compare": "_compare",
         "rank": "_ranking",
     },

@@ -128,7 +128,7 @@ class Determined:
 
         Example::
 
-            client.get_experiment(7).name
+            client.get_experiment(7).top_checkpoint().download()
         """
         from determined.store import experiments
 
@@ -235,7 +235,7 @@ class Determined:
 
         Example::
 
-            client.get_trial(12).hparams
+            client.get_trial(12).metrics("validation").to_pandas()
         """
         from determined.store import trials
 
@@ -399,7 +399,12 @@ class Determined:
         return Listing(Model(self._session, row) for row in rows)
 
     def get_model_labels(self) -> list[str]:
-        """The labels of all models, the most used first."""
+        """Return the labels of all models, the most used first.
+
+        Example::
+
+            client.get_model_labels()[:3]
+        """
         from determined.store import models
 
         with self._session.read() as conn:
@@ -408,14 +413,24 @@ class Determined:
     # Workspaces.
 
     def get_workspace(self, name: str) -> Workspace:
-        """A workspace by its name."""
+        """Return a workspace by its name.
+
+        Example::
+
+            client.get_workspace("vision").list_projects()
+        """
         from determined.store import workspaces
 
         with self._session.read() as conn:
             return Workspace(self._session, workspaces.find_workspace(conn, name))
 
     def list_workspaces(self) -> Listing[Workspace]:
-        """All workspaces, the oldest first."""
+        """Return all workspaces, the oldest first.
+
+        Example::
+
+            [workspace.name for workspace in client.list_workspaces()]
+        """
         from determined.store import workspaces
 
         with self._session.read() as conn:
@@ -435,7 +450,12 @@ class Determined:
         return Workspace(self._session, row)
 
     def delete_workspace(self, name: str) -> None:
-        """Remove a workspace and its projects; refused while something is filed in it."""
+        """Remove a workspace and its projects; refused while it holds experiments or models.
+
+        Example::
+
+            client.delete_workspace("vision")
+        """
         from determined.store import workspaces
 
         with self._session.write() as conn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,29 @@ if TYPE_CHECKING:
 SUMMARIES = {group: key for key, group in GROUPS.items()}  # what groups are called in a summary
 
 
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """The best value of one metric for each of several experiments.
+
+    Args:
+        metric: As it was named: `loss` of validation, or `training.loss`.
+        smaller_is_better: Whether smaller values of it are.
+        values: Experiment id to value; an experiment that reported no number is left out.
+    """
+
+    metric: str
+    smaller_is_better: bool
+    values: dict[int, float]
+
+
 def rank(
     experiments: Iterable[Experiment], metric: str | None = None, smaller_is_better: bool | None = None
 ) -> Listing[Experiment]:
-    """The experiments, the best first; those that look at the same metric stand together, those without a value last.
+    """Return the experiments, the best first; those that look at the same metric stand together, others come last.
 
     Args:
         experiments: Which.
-        metric: Another one than each looks at: `loss` of validation, or `training.loss`. Those returned then have it
-            as their `searcher_metric`, and its best value as their `best_metric`.
+        metric: Another one than each looks at: `loss` of validation, or `training.loss`. `best_values` has its values.
         smaller_is_better: Whether smaller values of `metric` are; by default what the experiments that look at it say,
             else True.
 
@@ -40,39 +54,64 @@ def rank(
         print(best.id, best.searcher_metric, best.best_metric)
     """
     found = list(experiments)
-    return Listing(sorted(found if metric is None else judged(found, metric, smaller_is_better), key=_key))
+    return ordered(found, None if metric is None else scores(found, metric, smaller_is_better))
 
 
-def _key(experiment: Experiment) -> tuple[bool, str, float]:
-    value = experiment.best_metric
-    if value is None or math.isnan(value):
-        return True, "", 0.0
-    return False, experiment.searcher_metric or "", value if experiment.smaller_is_better else -value
+def best_values(
+    experiments: Iterable[Experiment], metric: str, smaller_is_better: bool | None = None
+) -> dict[int, float]:
+    """Return the best value of any metric for each experiment, by id; those that reported none are left out.
+
+    Args:
+        experiments: Which.
+        metric: `loss` of validation, or `training.loss`.
+        smaller_is_better: As for `rank`.
+
+    Raises:
+        NotFound: None of them reported that metric.
+
+    Example::
+
+        client.best_values(client.list_experiments(limit=10), "accuracy", smaller_is_better=False)
+    """
+    return scores(list(experiments), metric, smaller_is_better).values
 
 
-def judged(experiments: Sequence[Experiment], metric: str, smaller_is_better: bool | None = None) -> list[Experiment]:
-    """Copies of the experiments, as if they had looked at this metric; in the order given. See `rank`."""
+def ordered(experiments: Iterable[Experiment], by: Scores | None) -> Listing[Experiment]:
+    """Sort experiments by these scores, or each by the metric that it looks at; the best first. See `rank`."""
+
+    def key(experiment: Experiment) -> tuple[bool, str, float]:
+        value = experiment.best_metric if by is None else by.values.get(experiment.id)
+        if value is None or math.isnan(value):
+            return True, "", 0.0
+        smaller_is_better = experiment.smaller_is_better if by is None else by.smaller_is_better
+        return False, (experiment.searcher_metric or "") if by is None else "", value if smaller_is_better else -value
+
+    return Listing(sorted(experiments, key=key))
+
+
+def scores(experiments: Sequence[Experiment], metric: str, smaller_is_better: bool | None = None) -> Scores:
+    """Find the best value of a metric in the trials of each experiment. See `rank` for the arguments."""
     if smaller_is_better is None:
         said = {e.smaller_is_better for e in experiments if e.searcher_metric in (metric, _parts(metric)[1])}
         smaller_is_better = said != {False}
+    figure, choose = ("min", min) if smaller_is_better else ("max", max)
     known: dict[str, None] = {}
-    found = []
-    for experiment in map(copy.copy, experiments):
+    found = {}
+    for experiment in experiments:
         trials = list(experiment.iter_trials())
         known |= dict.fromkeys(name for trial in trials for name in _names(trial))
         summaries = [summary(trial, "validation", metric) or summary(trial, *_parts(metric)) for trial in trials]
-        values = [each.get("min" if smaller_is_better else "max") for each in summaries]
-        experiment.searcher_metric, experiment.smaller_is_better = metric, smaller_is_better
-        numbers = [value for value in values if isinstance(value, (int, float))]
-        experiment.best_metric = (min if smaller_is_better else max)(numbers, default=None)
-        found.append(experiment)
-    if found and not {metric, metric.removeprefix("validation.")} & known.keys():
+        values = [each[figure] for each in summaries if isinstance(each.get(figure), (int, float))]
+        if values:
+            found[experiment.id] = choose(values)
+    if experiments and not {metric, metric.removeprefix("validation.")} & known.keys():
         raise NotFound(f"None of these experiments reported {metric!r}.{instead(metric, known)}")
-    return found
+    return Scores(metric, smaller_is_better, found)
 
 
 def best(trials: Iterable[Trial]) -> Trial | None:
-    """The best of trials whose experiments look at the same metric in the same way; None if they do not."""
+    """Return the best trial, if their experiments look at the same metric in the same way; else None."""
     having = [(trial.best_metric, trial) for trial in trials if trial.best_metric is not None]
     goals = {(trial.searcher_metric, trial.smaller_is_better) for _, trial in having}
     if len(goals) != 1:
@@ -82,7 +121,7 @@ def best(trials: Iterable[Trial]) -> Trial | None:
 
 
 def summary(trial: Trial, group: str, name: str) -> dict[str, Any]:
-    """Count, last, min, max and mean of one metric of a trial; empty if it never reported it."""
+    """Return count, last, min, max and mean of one metric of a trial; empty if it never reported it."""
     found: dict[str, Any] = trial.summary_metrics.get(SUMMARIES.get(group, group), {}).get(name, {})
     return found
 

@@ -173,3 +173,13 @@ def test_tables_need_pandas(history: History, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setitem(sys.modules, "pandas", None)
         with pytest.raises(errors.MissingPackage, match="pip install pandas"):
             runs.list_experiments().to_pandas()
+
+
+@pytest.mark.parametrize("name", ["create_experiment", "get_trial", "list_models", "stream_trials_training_metrics"])
+def test_functions_are_the_methods_of_the_default_client(name: str) -> None:
+    """A function of the module has the signature, without self, and the docstring of the method that it calls."""
+    function, method = getattr(client, name), getattr(Determined, name)
+    _, *parameters = inspect.signature(method).parameters.values()
+    assert list(inspect.signature(function).parameters.values()) == parameters
+    assert function.__doc__ == method.__doc__
+    assert function.__name__ == name
