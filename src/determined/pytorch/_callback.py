@@ -1,12 +1,13 @@
-"""PyTorchCallback, and the list that fans one hook out to many. Which hooks are overridden is found out once."""
+"""PyTorchCallback, and `Callbacks`, which calls one hook of many callbacks."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -100,9 +101,36 @@ class PyTorchCallback:
 # Until 0.20 two hooks had other names.
 _OLDER_NAMES = {"on_validation_start": "on_validation_step_start", "on_validation_end": "on_validation_step_end"}
 
+P = ParamSpec("P")
+
+
+class Hook(Generic[P]):
+    """One hook of all callbacks. Calling it calls those that override it, in order; it is false if none does."""
+
+    def __init__(self, named: Mapping[str, PyTorchCallback], declared: Callable[Concatenate[Any, P], None]) -> None:
+        self._named = named
+        self._name = declared.__name__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        for call in self._calls:
+            call(*args, **kwargs)
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    @functools.cached_property
+    def _calls(self) -> list[Callable[..., None]]:
+        calls = []
+        for callback in self._named.values():
+            for name in (self._name, _OLDER_NAMES.get(self._name, self._name)):
+                if overrides(callback, name):
+                    calls.append(_call(callback, name))
+                    break
+        return calls
+
 
 class Callbacks:
-    """All callbacks of one `fit()`, in order. `run(hook, ...)` finishes one hook for all before it returns."""
+    """All callbacks of one `fit()`, in order, with one `Hook` for each hook that runs for all of them at once."""
 
     def __init__(self, named: Mapping[str, PyTorchCallback]) -> None:
         if not isinstance(named, Mapping):
@@ -117,32 +145,35 @@ class Callbacks:
                     "expected a subclass of pytorch.PyTorchCallback."
                 )
         self.named = dict(named)
-        self._hooks: dict[str, list[Callable[..., Any]]] = {}
+        self.on_checkpoint_load_start = Hook(self.named, PyTorchCallback.on_checkpoint_load_start)
+        self.on_checkpoint_read_shard = Hook(self.named, PyTorchCallback.on_checkpoint_read_shard)
+        self.on_training_start = Hook(self.named, PyTorchCallback.on_training_start)
+        self.on_training_epoch_start = Hook(self.named, PyTorchCallback.on_training_epoch_start)
+        self.on_training_epoch_end = Hook(self.named, PyTorchCallback.on_training_epoch_end)
+        self.on_training_workload_end = Hook(self.named, PyTorchCallback.on_training_workload_end)
+        self.on_validation_start = Hook(self.named, PyTorchCallback.on_validation_start)
+        self.on_validation_epoch_start = Hook(self.named, PyTorchCallback.on_validation_epoch_start)
+        self.on_validation_epoch_end = Hook(self.named, PyTorchCallback.on_validation_epoch_end)
+        self.on_validation_end = Hook(self.named, PyTorchCallback.on_validation_end)
+        self.on_checkpoint_save_start = Hook(self.named, PyTorchCallback.on_checkpoint_save_start)
+        self.on_checkpoint_write_shard = Hook(self.named, PyTorchCallback.on_checkpoint_write_shard)
+        self.on_checkpoint_upload_end = Hook(self.named, PyTorchCallback.on_checkpoint_upload_end)
         self._started: list[PyTorchCallback] = []
         if any(overrides(callback, "on_checkpoint_end") for callback in self.named.values()):
             warnings.warn(
                 "on_checkpoint_end() is deprecated: override on_checkpoint_write_end() instead.",
                 FutureWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
 
-    def has(self, hook: str) -> bool:
-        """Whether any callback overrides it."""
-        return bool(self._overriding(hook))
-
-    def run(self, hook: str, *args: Any, **kwargs: Any) -> None:
-        """Call the hook of every callback that overrides it, in order."""
-        for call in self._overriding(hook):
-            call(*args, **kwargs)
-
     def start(self, first_batch_idx: int, checkpoint_uuid: str | None) -> None:
-        """Run the startup hooks; callbacks that got through theirs will get a shutdown."""
+        """Run the startup hooks; callbacks whose startup succeeds get a shutdown later."""
         for callback in self.named.values():
             callback.on_trial_startup(first_batch_idx, checkpoint_uuid)
             self._started.append(callback)
 
     def shut_down(self) -> None:
-        """Run the shutdown hooks of all that were started, last first; the first error is raised after all ran."""
+        """Run the shutdown hooks of all that were started, last first; raise the first error after all ran."""
         first: BaseException | None = None
         while self._started:
             callback = self._started.pop()
@@ -155,20 +186,9 @@ class Callbacks:
         if first is not None:
             raise first
 
-    def _overriding(self, hook: str) -> list[Callable[..., Any]]:
-        if hook not in self._hooks:
-            calls = []
-            for callback in self.named.values():
-                for name in (hook, _OLDER_NAMES.get(hook, hook)):
-                    if overrides(callback, name):
-                        calls.append(_call(callback, name))
-                        break
-            self._hooks[hook] = calls
-        return self._hooks[hook]
-
 
 def overrides(callback: PyTorchCallback, hook: str) -> bool:
-    """Whether this callback does something of its own in a hook."""
+    """Return whether this callback has its own version of a hook."""
     if hook in vars(callback):
         return True
     return getattr(type(callback), hook, None) is not getattr(PyTorchCallback, hook, None)

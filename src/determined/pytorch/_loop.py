@@ -27,11 +27,15 @@ LEAVING_SECONDS = 25.0
 """How long a rank that leaves in the middle waits for the others to do the same."""
 
 
-def run(fit: Fit) -> None:
-    """Train, and leave in the way that whatever ended it asks for. Collective."""
+@contextlib.contextmanager
+def ending(fit: Fit) -> Iterator[None]:
+    """End training as whatever ends it asks for: report and save after `ShouldExit`, note why it ended. Collective.
+
+    A context manager rather than a function around `train`: tracebacks from `train_batch` stay short.
+    """
     try:
         try:
-            train(fit)
+            yield
         except ShouldExit as leaving:
             fit.outcome.ended_by = fit.outcome.ended_by or f"ShouldExit was raised in {console.raised_in(leaving)}"
             leave(fit, leaving, saves=not leaving.skip_exit_checkpoint)
@@ -40,21 +44,19 @@ def run(fit: Fit) -> None:
             raise
         note_end(fit)
     except BaseException:
-        fit.checkpointer.abandon()  # what is being written in the background still gets its end; errors are logged
+        fit.checkpointer.abandon()  # a save in the background is still finished; its errors are logged
         raise
 
 
 def train(fit: Fit) -> None:
     """Train until the plan is complete or a stop is requested. Collective."""
-    with (
-        streams.preserved() if fit.progress.batches_trained else contextlib.nullcontext()
-    ):  # it ran when training began
-        fit.callbacks.run("on_training_start")
+    is_resumed = fit.progress.batches_trained > 0
+    with streams.preserved() if is_resumed else contextlib.nullcontext():  # what it draws was drawn when training began
+        fit.callbacks.on_training_start()
     if fit.validates_first:
         validate(fit)
     while not fit.is_complete:
-        train_window(fit)
-        due = fit.due()
+        due = train_window(fit)
         report(fit, due)
         announce_stored(fit)
         if due.validate:
@@ -73,8 +75,8 @@ def train(fit: Fit) -> None:
     fit.context.upload_events()
 
 
-def train_window(fit: Fit) -> None:
-    """Train batches until something is due or a stop is asked for.
+def train_window(fit: Fit) -> Due:
+    """Train batches until something is due or a stop is asked for, and return what is due.
 
     The one hot path: what it needs is looked up before the first batch, and nothing is done per batch that can be done
     per window.
@@ -101,7 +103,7 @@ def train_window(fit: Fit) -> None:
         position.batch_idx, position.epoch_idx = batch_idx, stream.epoch_idx
         position.starts_epoch, position.ends_epoch = stream.starts_epoch, stream.ends_epoch
         if position.starts_epoch:
-            fit.callbacks.run("on_training_epoch_start", position.epoch_idx)
+            fit.callbacks.on_training_epoch_start(position.epoch_idx)
         if to_device is not None:
             batch = to_device(batch)
         if accumulating is not None and not is_update(batch_idx):
@@ -117,14 +119,16 @@ def train_window(fit: Fit) -> None:
         progress.batches_trained = batch_idx + 1
         if position.ends_epoch:
             progress.epochs_trained += 1  # before the hook, so that an exit from it saves counters that agree
-            fit.callbacks.run("on_training_epoch_end", position.epoch_idx)
+            fit.callbacks.on_training_epoch_end(position.epoch_idx)
         if progress.batches_trained >= stop_at or (position.ends_epoch and stops_at_epochs):
-            if fit.due():
+            if due := fit.due():
                 break
             stop_at = fit.plan.next_stop(progress.batches_trained)
         if should_preempt():
+            due = Due()
             break
     fit.streams.end_window()
+    return due
 
 
 def report(fit: Fit, due: Due) -> None:
@@ -139,10 +143,10 @@ def report(fit: Fit, due: Due) -> None:
     if not fit.updates_checked:
         _warn_without_updates(fit, result.batches)
     fit.bar.show(metrics)
-    if fit.callbacks.has("on_training_workload_end"):
+    if fit.callbacks.on_training_workload_end:
         batches = list(result.batch_metrics)  # dicts for people; until here they were columns
         with streams.preserved():  # a run that is stopped reports once more than one that is not
-            fit.callbacks.run("on_training_workload_end", avg_metrics=metrics, batch_metrics=batches)
+            fit.callbacks.on_training_workload_end(avg_metrics=metrics, batch_metrics=batches)
     if due.progress:
         fraction = fit.plan.fraction(fit.progress.batches_trained, fit.progress.epochs_trained)
         fit.core.train.report_progress(fraction)
@@ -246,7 +250,7 @@ def _announce(fit: Fit, storage_id: str | None) -> None:
     if storage_id is not None:
         fit.outcome.saved(storage_id, fit.progress.last_checkpoint)
         with streams.preserved():  # whatever the hook draws: a run that saves goes on like one that does not
-            fit.callbacks.run("on_checkpoint_upload_end", uuid=storage_id)
+            fit.callbacks.on_checkpoint_upload_end(uuid=storage_id)
 
 
 @contextlib.contextmanager

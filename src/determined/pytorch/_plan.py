@@ -222,12 +222,13 @@ def check_units(**units: Any) -> None:
             raise TypeError(f"{name} is {unit!r}; expected pytorch.Batch(n) or pytorch.Epoch(n).")
 
 
-def check_max_length(max_length: Any) -> None:
-    """Refuse a length that is no plain number of batches or epochs."""
+def check_max_length(max_length: Any) -> TrainUnit:
+    """Return `max_length`, and refuse one that is no plain number of batches or epochs."""
     if max_length is None:
         raise ValueError("fit() needs max_length: say how long to train, for example max_length=pytorch.Epoch(10).")
     if not isinstance(max_length, (Batch, Epoch)) or not isinstance(max_length.value, int):
         raise TypeError(f"max_length is {max_length!r}; expected pytorch.Batch(n) or pytorch.Epoch(n) with a number n.")
+    return max_length
 
 
 def check_reachable(plan: FitPlan, epoch_length: int) -> None:

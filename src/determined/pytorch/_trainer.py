@@ -1,4 +1,4 @@
-"""Trainer.fit(): check the arguments, make a plan, put together what a fit works with, hand over to the loop."""
+"""Trainer.fit(): check the arguments, make a plan, build what the loop works with, and run it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from determined.core._searcher import _parse_searcher_max_length, _parse_searche
 from determined.core.recording.values import differences
 from determined.pytorch import _loop
 from determined.pytorch._callback import Callbacks
-from determined.pytorch._fit import Fit, Policy
+from determined.pytorch._fit import Fit
 from determined.pytorch._monitors import Monitor
 from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_reachable, check_units
 from determined.pytorch._state import Progress
@@ -61,7 +61,6 @@ class Trainer:
         self._trial = trial
         self._context = context
         self._profiles = False
-        self._retention: dict[str, int] | None = None
 
     def configure_profiler(
         self,
@@ -120,54 +119,86 @@ class Trainer:
             InvalidExperimentException: The trial wrapped no model or no optimizer, or evaluates in no way or in two.
             StorageConfigError: Checkpoints cannot be written to where they go.
         """
-        trial, context = self._trial, self._context
-        if not isinstance(trial, PyTorchTrial):
-            raise TypeError(_no_trial(trial))
-        if not context.core_context.is_open:
-            raise RuntimeError(
-                "fit() was called outside of `with pytorch.init() as context:`, where nothing is reported or saved. "
-                "Call it inside, with a trial built on that context."
-            )
-        info = context.core_context.info
-        is_managed = info is not None and info.task_type == "TRIAL"
+        trial, context, services = self._trial, self._context, self._context.core_context
+        distributed, is_managed, is_chief = context.distributed, _is_managed(context), context.distributed.rank == 0
+        _check_trial(trial, context)
         if test_mode and is_managed:
             raise ValueError("test_mode is for trying a trial locally; a managed trial trains in full.")
         check_units(
             checkpoint_period=checkpoint_period, validation_period=validation_period, reporting_period=reporting_period
         )
-        searcher = _searcher(context)
+        searcher = _config(context).get("searcher") or {}
+        metric, smaller_is_better = searcher.get("metric"), bool(searcher.get("smaller_is_better", True))
         if max_length is None and is_managed:
             max_length = _configured_length(searcher, context)
-        check_max_length(max_length)
-        assert max_length is not None
+        max_length = check_max_length(max_length)
         if is_managed:
             _check_time_metric(searcher, max_length)
-        _check_trial(trial, context)
-        _warn_of_records_per_epoch(context)
-        self._retention = save_policy.retention(keep_best, keep_latest, searcher, is_managed=is_managed)
         plan = FitPlan(max_length, validation_period, checkpoint_period, reporting_period, test_mode)
-        best_so_far = context.core_context.train.get_experiment_best_validation
-        is_chief = context.distributed.rank == 0
+        retention = save_policy.retention(keep_best, keep_latest, searcher, is_managed=is_managed)
+        best_so_far = services.train.get_experiment_best_validation
         policy = save_policy.choose(checkpoint_policy, searcher, best_so_far, is_chief=is_chief, is_managed=is_managed)
+        services.checkpoint.check_storage()  # now, rather than when there is something to lose
+        origin = self._find_origin(latest_checkpoint, smaller_is_better, test_mode)
+        progress = Progress(trial_id=_trial_id(context))
+        callbacks = Callbacks(trial.build_callbacks())
+
+        with contextlib.ExitStack() as cleanup:  # in reverse order, however training ends
+            cleanup.callback(callbacks.shut_down)
+            self._start(callbacks, origin.source, progress.trial_id)
+            with streams.preserved():  # nothing that a loader needs is drawn from the streams of training
+                stream, length = self._open_stream()
+                cleanup.callback(stream.close)
+                check_reachable(plan, length)
+                validation = Validation(trial, context, callbacks, trial.build_validation_data_loader(), test_mode)
+            checkpointer = Checkpointer(services, context, trial, callbacks, progress, stream)
+            outcome = Outcome(metric, smaller_is_better)
+            continues = self._restore(checkpointer, origin, stream, progress, outcome, retention)
+            if is_chief:
+                say_beginning(services, plan, progress, origin, type(trial).__name__, continues=continues)
+                _log_plan(plan, progress, length)
+            if profiles := profiling_enabled or self._profiles:
+                services.profiler.on()
+                cleanup.callback(services.profiler.off)
+            if context.profiler is not None:
+                cleanup.enter_context(context.profiler)
+            bar = make_bar(plan, progress, length, is_chief, metric)
+            cleanup.callback(bar.close)
+            fit = Fit(
+                trial=trial,
+                context=context,
+                core=services,
+                plan=plan,
+                progress=progress,
+                stream=stream,
+                callbacks=callbacks,
+                validation=validation,
+                checkpointer=checkpointer,
+                policy=policy,
+                window=TrainingWindow(distributed, first_batch=progress.batches_trained),
+                bar=bar,
+                outcome=outcome,
+                streams=KeptStreams(streams.device_kind()),
+                saves_async=checkpoint_async,
+                measures_throughput=profiles,
+                searcher_metric=metric,
+                validates_first=step_zero_validation and progress.batches_trained == 0,
+            )
+            with distributed.showing_progress(lambda: progress.batches_trained, lambda: validation.batches):
+                with _loop.ending(fit):
+                    _loop.train(fit)
+        if is_chief:
+            say_end(services, plan, progress, origin, outcome)
+
+    def _find_origin(self, latest_checkpoint: str | None, smaller_is_better: bool, test_mode: bool) -> Origin:
+        """Find the checkpoint to go on from. Collective."""
+        info = self._context.core_context.info
         if latest_checkpoint is None and info is not None:
             latest_checkpoint = info.latest_checkpoint
-        context.core_context.checkpoint.check_storage()  # rather than learn it when there is something to lose
-        origin = self._origin(latest_checkpoint, bool(searcher.get("smaller_is_better", True)), test_mode)
-        self._run(
-            plan,
-            policy,
-            origin,
-            step_zero_validation=step_zero_validation,
-            profiles=profiling_enabled or self._profiles,
-            saves_async=checkpoint_async,
-        )
-
-    def _origin(self, latest_checkpoint: str | None, smaller_is_better: bool, test_mode: bool) -> Origin:
-        """Where to go on from. Collective."""
         if latest_checkpoint in (None, "", "none"):
             return Origin()
         if latest_checkpoint not in ("latest", "best"):
-            self._warn_of_other_hparams(str(latest_checkpoint))
+            self._warn_about_other_hparams(str(latest_checkpoint))
             return Origin(str(latest_checkpoint))
         if test_mode:
             return Origin()  # to go on would train nothing, and what is tried is no part of any training
@@ -176,7 +207,7 @@ class Trainer:
         found = find_checkpoint(self._context.core_context, which, name, smaller_is_better, _trial_id(self._context))
         return Origin(found.storage_id, True, found.unlike)
 
-    def _warn_of_other_hparams(self, source: str) -> None:
+    def _warn_about_other_hparams(self, source: str) -> None:
         """Name the hyperparameters that differ from those of a checkpoint that was asked for by name."""
         services = self._context.core_context
         if services.description is None or self._context.distributed.rank != 0:
@@ -193,73 +224,12 @@ class Trainer:
                 told(different),
             )
 
-    def _run(
-        self,
-        plan: FitPlan,
-        policy: Policy,
-        origin: Origin,
-        *,
-        step_zero_validation: bool,
-        profiles: bool,
-        saves_async: bool,
-    ) -> None:
-        trial, context, services = self._trial, self._context, self._context.core_context
-        distributed = context.distributed
-        callbacks = Callbacks(trial.build_callbacks())
+    def _start(self, callbacks: Callbacks, source: str | None, trial_id: int) -> None:
+        """Take over the seed of the checkpoint to go on from, and run the startup hooks."""
+        services = self._context.core_context
         for callback in callbacks.named.values():
             if isinstance(callback, Monitor):
-                callback.context = context
-        progress = Progress(trial_id=_trial_id(context))
-        with contextlib.ExitStack() as stack:
-            stack.callback(callbacks.shut_down)
-            self._start(callbacks, origin.source, progress.trial_id)
-            with streams.preserved():  # nothing that a loader needs is drawn from the streams of training
-                stream, length = self._open_stream()
-                check_reachable(plan, length)
-                stack.callback(stream.close)
-                validation = Validation(trial, context, callbacks, trial.build_validation_data_loader(), plan.test_mode)
-            checkpointer = Checkpointer(services, context, trial, callbacks, progress, stream)
-            outcome = Outcome(_searcher(context).get("metric"), bool(_searcher(context).get("smaller_is_better", True)))
-            continues = self._go_on(checkpointer, origin, stream, progress, outcome)
-            if distributed.rank == 0:
-                say_beginning(services, plan, progress, origin, type(trial).__name__, continues=continues)
-            _say_start(plan, progress, length, distributed.rank == 0)
-            if profiles:
-                services.profiler.on()
-                stack.callback(services.profiler.off)
-            if context.profiler is not None:
-                stack.enter_context(context.profiler)
-            searcher_metric = _searcher(context).get("metric")
-            bar = make_bar(plan, progress, length, distributed.rank == 0, searcher_metric)
-            stack.callback(bar.close)
-            fit = Fit(
-                trial=trial,
-                context=context,
-                core=services,
-                plan=plan,
-                progress=progress,
-                stream=stream,
-                callbacks=callbacks,
-                validation=validation,
-                checkpointer=checkpointer,
-                policy=policy,
-                window=TrainingWindow(distributed, first_batch=progress.batches_trained),
-                bar=bar,
-                outcome=outcome,
-                streams=KeptStreams(streams.device_kind()),
-                saves_async=saves_async,
-                measures_throughput=profiles,
-                searcher_metric=searcher_metric,
-                validates_first=step_zero_validation and progress.batches_trained == 0,
-            )
-            with distributed.showing_progress(lambda: progress.batches_trained, lambda: validation.batches):
-                _loop.run(fit)
-        if distributed.rank == 0:
-            say_end(services, plan, progress, origin, outcome)
-
-    def _start(self, callbacks: Callbacks, source: str | None, trial_id: int) -> None:
-        """Tell the callbacks where training begins; what goes on has the seed that it began with."""
-        services = self._context.core_context
+                callback.context = self._context
         first_batch = saved_batches(services, source, trial_id) if source else 0
         if source and first_batch and (seed := saved_seed(services, source)) is not None:
             self._context.continue_with_seed(seed)
@@ -267,7 +237,7 @@ class Trainer:
         callbacks.start(first_batch, source)
 
     def _open_stream(self) -> tuple[TrainingStream, int]:
-        """The training batches of this rank, and how many make an epoch, the same on every rank. Collective."""
+        """Return this rank's training batches, and how many make an epoch, the same on every rank. Collective."""
         context, distributed = self._context, self._context.distributed
         loader = self._trial.build_training_data_loader()
         length = distributed.broadcast(epoch_length(loader, distributed.size))
@@ -282,15 +252,16 @@ class Trainer:
         context.position.batch_idx, context.position.epoch_length = None, length
         return stream, length
 
-    def _go_on(
+    def _restore(
         self,
         checkpointer: Checkpointer,
         origin: Origin,
         stream: TrainingStream,
         progress: Progress,
         outcome: Outcome,
+        retention: dict[str, int] | None,
     ) -> bool:
-        """Restore what was saved, if anything, and note where training is; whether its counters go on. Collective."""
+        """Restore what was saved, if anything; return whether training goes on from its counters. Collective."""
         services, source = self._context.core_context, origin.source
         continues = False
         if source is not None:
@@ -307,13 +278,13 @@ class Trainer:
             origin.storage_id,
             continues=continues,
             joins=origin.is_own,
-            retention=self._retention,
+            retention=retention,
         )
         return continues
 
 
 def _no_trial(given: object) -> str:
-    """What to say of something that is no trial: often the class is passed instead of an instance."""
+    """Return the message for something that is no trial: often the class is passed instead of an instance."""
     if isinstance(given, type):
         made = f"Trainer({given.__name__}(context), context)"
         return f"Trainer got the class {given.__name__} itself, which is no trial yet. Pass an instance: {made}"
@@ -321,6 +292,14 @@ def _no_trial(given: object) -> str:
 
 
 def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
+    """Refuse what cannot be trained, and warn of what is probably not meant."""
+    if not isinstance(trial, PyTorchTrial):
+        raise TypeError(_no_trial(trial))
+    if not context.core_context.is_open:
+        raise RuntimeError(
+            "fit() was called outside of `with pytorch.init() as context:`, where nothing is reported or saved. "
+            "Call it inside, with a trial built on that context."
+        )
     name = type(trial).__name__
     if not context.models and callable(getattr(trial, "build_model", None)):
         raise errors.InvalidExperimentException(
@@ -338,33 +317,31 @@ def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
             "Pass one through context.wrap_optimizer() in __init__."
         )
     evaluates_full_dataset(trial)
-    _warn_of_strangers(name, context)
+    _warn_about_unwrapped_parameters(name, context)
+    if _config(context).get("records_per_epoch") and context.distributed.rank == 0:
+        logger.warning("records_per_epoch has no effect: an epoch is one pass over the training data loader.")
 
 
-def _warn_of_strangers(trial: str, context: PyTorchTrialContext) -> None:
-    """Say that parameters are trained which no checkpoint will hold, nor ranks exchange the gradients of."""
+def _warn_about_unwrapped_parameters(trial: str, context: PyTorchTrialContext) -> None:
+    """Warn about trained parameters that no checkpoint will hold and whose gradients ranks do not exchange."""
     known = {id(parameter) for model in context.models for parameter in model.parameters()}
-    strangers = []
+    unwrapped = []
     for optimizer in context.optimizers:
         trained = [p for group in getattr(optimizer, "param_groups", ()) for p in group["params"]]
         if count := sum(id(parameter) not in known for parameter in trained):
-            strangers.append(f"{count} of {type(optimizer).__name__}")
-    if strangers and context.distributed.rank == 0:
+            unwrapped.append(f"{count} of {type(optimizer).__name__}")
+    if unwrapped and context.distributed.rank == 0:
         logger.warning(
             "%s trains parameters that belong to no wrapped model (%s), so checkpoints do not hold them%s. Pass the "
             "model they belong to through context.wrap_model() too.",
             trial,
-            ", ".join(strangers),
+            ", ".join(unwrapped),
             " and each rank trains its own" if context.distributed.size > 1 else "",
         )
 
 
-def _searcher(context: PyTorchTrialContext) -> dict[str, Any]:
-    """The `searcher` section of the experiment config; empty if there is none."""
-    return _config(context).get("searcher") or {}
-
-
 def _config(context: PyTorchTrialContext) -> dict[str, Any]:
+    """Return the experiment config; empty if there is none."""
     try:
         return context.get_experiment_config()
     except ValueError:
@@ -372,7 +349,7 @@ def _config(context: PyTorchTrialContext) -> dict[str, Any]:
 
 
 def _configured_length(searcher: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:
-    """The length of an older experiment's config."""
+    """Return the training length that an older experiment's config gives."""
     length = _parse_searcher_max_length(searcher)
     if not length:
         raise ValueError("fit() needs max_length: say how long to train, for example max_length=pytorch.Epoch(10).")
@@ -392,7 +369,7 @@ def _configured_length(searcher: dict[str, Any], context: PyTorchTrialContext) -
 
 
 def _check_time_metric(searcher: dict[str, Any], max_length: TrainUnit) -> None:
-    """Say when what a search counts in and what is trained do not agree; searches such as ASHA have both."""
+    """Warn if the length that a search such as ASHA counts on is not the one that is trained."""
     metric = searcher.get("time_metric")
     if metric is None:
         return
@@ -407,19 +384,17 @@ def _check_time_metric(searcher: dict[str, Any], max_length: TrainUnit) -> None:
         )
 
 
-def _warn_of_records_per_epoch(context: PyTorchTrialContext) -> None:
-    if _config(context).get("records_per_epoch") and context.distributed.rank == 0:
-        logger.warning("records_per_epoch has no effect: an epoch is one pass over the training data loader.")
+def _is_managed(context: PyTorchTrialContext) -> bool:
+    info = context.core_context.info
+    return info is not None and info.task_type == "TRIAL"
 
 
 def _trial_id(context: PyTorchTrialContext) -> int:
     info = context.core_context.info
-    return info.trial.trial_id if info is not None and info.task_type == "TRIAL" else 0
+    return info.trial.trial_id if info is not None and _is_managed(context) else 0
 
 
-def _say_start(plan: FitPlan, progress: Progress, length: int, is_chief: bool) -> None:
-    if not is_chief:
-        return
+def _log_plan(plan: FitPlan, progress: Progress, length: int) -> None:
     kind = "epochs" if isinstance(plan.max_length, Epoch) else "batches"
     logger.info(
         "Training to %d %s from batch %d; an epoch has %s batches. Validation: %s, checkpoint: %s, report: %s.",

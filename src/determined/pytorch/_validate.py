@@ -49,7 +49,7 @@ class Validation:
         )
         if not self._is_full and _is_empty(loader, distributed.size):
             raise RuntimeError(NO_BATCH)  # now, rather than after the hours that the last validation is away
-        self._pass = ValidationPass(distributed, keep_outputs=callbacks.has("on_validation_epoch_end"))
+        self._pass = ValidationPass(distributed, keep_outputs=bool(callbacks.on_validation_epoch_end))
         self._evaluate = None if self._is_full else evaluator(trial)
 
     @property
@@ -62,9 +62,9 @@ class Validation:
         with self.evaluating():
             self._context.reset_reducers()
             self._share_buffers()
-            self._callbacks.run("on_validation_start")
+            self._callbacks.on_validation_start()
             result = self._on_the_chief() if self._is_full else self._on_every_rank()
-            self._callbacks.run("on_validation_end", result.metrics)
+            self._callbacks.on_validation_end(result.metrics)
             return result
 
     @contextlib.contextmanager
@@ -78,7 +78,7 @@ class Validation:
                 self._set_mode(True)
 
     def _on_every_rank(self) -> ValidationResult:
-        self._callbacks.run("on_validation_epoch_start")
+        self._callbacks.on_validation_epoch_start()
         context, evaluate, add = self._context, self._evaluate, self._pass.add
         length = self._trial.get_batch_length if is_overridden(self._trial, "get_batch_length") else data_length
         assert evaluate is not None
@@ -94,8 +94,8 @@ class Validation:
             add(metrics, records)
             if self._test_mode:
                 break
-        if self._callbacks.has("on_validation_epoch_end"):
-            self._callbacks.run("on_validation_epoch_end", self._pass.outputs())
+        if self._callbacks.on_validation_epoch_end:
+            self._callbacks.on_validation_epoch_end(self._pass.outputs())
         return self._pass.reduce(self._trial.evaluation_reducer(), context.reducers)
 
     def _on_the_chief(self) -> ValidationResult:

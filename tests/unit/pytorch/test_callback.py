@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from determined import pytorch
 from determined.pytorch._callback import Callbacks, PyTorchCallback
 
 
@@ -29,7 +32,7 @@ def test_hooks_run_in_order_and_shutdown_in_reverse() -> None:
     log: list[str] = []
     callbacks = Callbacks({"c1": Recorder("c1", log), "c2": Recorder("c2", log)})
     callbacks.start(3, "id")
-    callbacks.run("on_training_epoch_start", 0)
+    callbacks.on_training_epoch_start(0)
     callbacks.shut_down()
     assert log == [
         "c1 startup 3 id",
@@ -88,7 +91,7 @@ def test_an_epoch_start_without_index(caplog: pytest.LogCaptureFixture) -> None:
             seen.append("epoch")
 
     with caplog.at_level(logging.WARNING, "determined.pytorch"):
-        Callbacks({"old": Old()}).run("on_training_epoch_start", 4)
+        Callbacks({"old": Old()}).on_training_epoch_start(4)
     assert seen == ["epoch"]
     assert "add the parameter" in caplog.text
 
@@ -116,19 +119,32 @@ def test_older_validation_hooks_still_run() -> None:
             seen.append(metrics)
 
     callbacks = Callbacks({"old": Old()})
-    callbacks.run("on_validation_start")
-    callbacks.run("on_validation_end", {"loss": 1})
+    callbacks.on_validation_start()
+    callbacks.on_validation_end({"loss": 1})
     assert seen == ["start", {"loss": 1}]
 
 
 def test_what_nobody_overrides_costs_nothing() -> None:
-    """style.md 2: which hooks are overridden is known; `has` says so."""
+    """A hook is false if no callback overrides it, so that nothing is prepared for it."""
     callbacks = Callbacks({"c": Recorder("c", [])})
-    assert callbacks.has("on_training_epoch_start")
-    assert not callbacks.has("on_validation_end")
+    assert callbacks.on_training_epoch_start
+    assert not callbacks.on_validation_end
 
 
 def test_only_callbacks_are_callbacks() -> None:
     """Something else in build_callbacks() is named."""
     with pytest.raises(TypeError, match="'x'"):
         Callbacks({"x": object()})  # type: ignore[dict-item]
+
+
+def test_every_hook_is_called_from_one_line() -> None:
+    """Each hook of PyTorchCallback is called from exactly one line, so that its place can be found by its name."""
+    hooks = [name for name in vars(PyTorchCallback) if name.startswith("on_")]
+    lines = [
+        f"{path.name}: {line.strip()}"
+        for path in Path(pytorch.__file__).parent.rglob("*.py")
+        for line in path.read_text().splitlines()
+    ]
+    for hook in hooks:
+        calls = [line for line in lines if re.search(rf"callbacks?\.{hook}\(", line)]
+        assert len(calls) == 1, (hook, calls)

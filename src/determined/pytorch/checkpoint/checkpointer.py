@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -29,7 +29,7 @@ from determined.artifacts import FileEntry, SharedFile, documents
 from determined.artifacts.writer import MeasuredFile, naming, write_measured
 from determined.core._checkpoint import write_shared
 from determined.core.recording.values import plain as json_value
-from determined.pytorch._callback import PyTorchCallback, overrides
+from determined.pytorch._callback import Callbacks, overrides
 from determined.pytorch._state import (
     CallbackStates,
     Models,
@@ -60,14 +60,6 @@ logger = logging.getLogger("determined.pytorch")
 FORMAT_VERSION = 1
 _PER_RANK = ("gradients", "reducers", "data", "rng_states")
 _WITH_CODE = ("optimizers_state_dict", "lr_schedulers_state_dict")
-
-
-class Callbacks(Protocol):
-    """The callbacks of one `fit()`."""
-
-    named: dict[str, PyTorchCallback]
-
-    def run(self, hook: str, *args: Any, **kwargs: Any) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -218,7 +210,7 @@ class Checkpointer:
                 shared = self._shared()
                 write_shared(path, shared)
                 fill(path, shared)
-            self._callbacks.run("on_checkpoint_write_shard", str(path))
+            self._callbacks.on_checkpoint_write_shard(str(path))
         return storage_id
 
     def save_async(self, metadata_extra: Mapping[str, Any] | None = None) -> None:
@@ -321,7 +313,7 @@ class Checkpointer:
             "lr_scheduler": self._schedulers.classes(),
         }
         checkpoint["format_version"] = FORMAT_VERSION
-        self._callbacks.run("on_checkpoint_save_start", checkpoint)
+        self._callbacks.on_checkpoint_save_start(checkpoint)
         return {key: _encoded(key, value) for key, value in checkpoint.items()}
 
     def _write(self, path: Path, state: dict[str, Any], trial_state: dict[str, int]) -> dict[str, FileEntry]:
@@ -403,7 +395,7 @@ class Checkpointer:
             try:
                 loaded = self._load(path, source)
                 with self._streams_kept():
-                    self._callbacks.run("on_checkpoint_read_shard", str(path))
+                    self._callbacks.on_checkpoint_read_shard(str(path))
             except Exception as problem:  # noqa: BLE001 - raised below, once no rank reads any more
                 failed = problem
         self._distributed.agree(failed)
@@ -414,7 +406,7 @@ class Checkpointer:
         saved_state.pop(BESIDE, None)  # verified already, and nobody's state
         checkpoint = _decoded(saved_state, self._callbacks.named)
         self._newest = str(read_metadata(path).get("saved_at", ""))
-        self._callbacks.run("on_checkpoint_load_start", checkpoint)
+        self._callbacks.on_checkpoint_load_start(checkpoint)
         counts = {"model": len(self._context.models), "optimizer": len(self._context.optimizers)}
         older_layouts.modernise(checkpoint, {**counts, "lr_scheduler": len(self._context.lr_schedulers)})
         saved = self._saved_progress(path, checkpoint)
