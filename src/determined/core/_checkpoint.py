@@ -257,7 +257,7 @@ class CheckpointContext:
 
     def delete(self, storage_id: str) -> None:
         """Remove a checkpoint. One that is gone already is no error."""
-        self._shipper.doubt(storage_id)
+        self._shipper.mark_pending(storage_id)
         self._storage.delete(storage_id)
         self._shipper.put(CheckpointReport(storage_id, {}, {}, "DELETED"))
 
@@ -319,7 +319,7 @@ class CheckpointContext:
         if keeps_metadata:
             entries = {**entries, **draft.put_bytes(METADATA, json.dumps(metadata, indent=2).encode())}
         self._shipper.secure()  # or it might survive a kill that what was reported before it does not
-        self._shipper.doubt(draft.storage_id)
+        self._shipper.mark_pending(draft.storage_id)
         manifest = draft.publish(entries)
         self._shipper.put(CheckpointReport(draft.storage_id, metadata, manifest.resources))
         logger.info("Checkpoint %s is stored in %s.", draft.storage_id, self._storage.url)

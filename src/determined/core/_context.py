@@ -26,11 +26,12 @@ from determined.core._train import EarlyExitReason, NonChiefReports, TrainContex
 from determined.core.ranks.distributed import DistributedContext
 from determined.core.ranks.stacks import StackSignal
 from determined.core.recording.event_upload import RunUploads
-from determined.core.recording.heartbeat import Heartbeat
-from determined.core.recording.link import Attached, History, Link, NullLink, Run, choose_link, new_run
+from determined.core.recording.heartbeat import EnvironmentNote, Heartbeat
+from determined.core.recording.link import Attached, History, Link, NullLink
 from determined.core.recording.log_capture import LogTee
-from determined.core.recording.run_description import EnvironmentNote, RunDescription, describe, storage_config
+from determined.core.recording.run_description import Run, RunDescription, describe, new_run, storage_config
 from determined.core.recording.shipper import Follower, Shipper
+from determined.core.recording.store_link import choose_link
 from determined.core.recording.tensorboard import EventFiles, TensorboardMode, rank_directory
 from determined.store.messages import Report
 
@@ -154,11 +155,13 @@ class Context:
             f"(level {level!r}, description {description!r}). Log it, or guard the call with `if context.info:`."
         )
 
-    def _history(self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool) -> History | None:
-        """What the store knows about checkpoints of this script, from this run too; None if there is no telling."""
+    def find_checkpoints(
+        self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool
+    ) -> History | None:
+        """Return the checkpoints of this script that the store knows, this run's too; None if they are unknown."""
         if not self._shipper.catch_up():  # it would name an older one than this run has saved
             return None
-        return self._link.find_checkpoint(which, trial_class, smaller_is_better)
+        return self._link.find_checkpoints(which, trial_class, smaller_is_better)
 
     def experiment_of(self, storage_id: str) -> int | None:
         """The experiment that a checkpoint is of, if the store knows it."""

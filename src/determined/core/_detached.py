@@ -12,8 +12,9 @@ from determined._info import ClusterInfo, TrialInfo, get_cluster_info
 from determined.core._context import Context, _build, _describe, _get_storage_manager, _name_run
 from determined.core._preempt import PreemptMode
 from determined.core.ranks.distributed import DistributedContext
-from determined.core.recording.link import Attached, choose_link
+from determined.core.recording.link import Attached
 from determined.core.recording.run_description import describe, storage_config
+from determined.core.recording.store_link import choose_link
 from determined.core.recording.tensorboard import TensorboardMode
 
 

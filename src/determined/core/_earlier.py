@@ -34,7 +34,7 @@ class EarlierRuns:
             return self._trial_info.latest_checkpoint
         if not self._shipper.catch_up():
             return None
-        history = self._link.find_checkpoint("latest", "", True)
+        history = self._link.find_checkpoints("latest", "", True)
         self._found = next((one for one in history.found if one in stored), None) if history else None
         return self._found
 

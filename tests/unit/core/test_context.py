@@ -325,13 +325,13 @@ def test_the_newest_checkpoint_is_known_before_it_is_asked_for(
         send(reports)
 
     monkeypatch.setattr(link, "send", slow)
-    monkeypatch.setattr(link, "find_checkpoint", lambda *_: History([str(len(link.of(CheckpointReport)))]))
+    monkeypatch.setattr(link, "find_checkpoints", lambda *_: History([str(len(link.of(CheckpointReport)))]))
     with core.init(checkpoint_storage=str(tmp_path)) as context:
         with context.checkpoint.store_path({"steps_completed": 1}):
             pass
         assert begun.wait(30)
         monkeypatch.setattr(shipper, "HISTORY_SECONDS", 0.0)
-        assert context._history("latest", "Trial", True) is None  # there is no telling
+        assert context.find_checkpoints("latest", "Trial", True) is None  # there is no telling
         monkeypatch.setattr(shipper, "HISTORY_SECONDS", 30.0)
         may_go_on.set()
-        assert context._history("latest", "Trial", True) == History(["1"])
+        assert context.find_checkpoints("latest", "Trial", True) == History(["1"])

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from determined.core.recording.journal import Journal, left_behind, read_reports
-from determined.core.recording.link import NullLink, choose_link, new_run
-from determined.core.recording.run_description import RunDescription
-from determined.core.recording.store_link import StoreLink
+from determined.core.recording.journal import UNSENT, Journal, find_unfinished, read_reports
+from determined.core.recording.link import NullLink
+from determined.core.recording.run_description import RunDescription, new_run
+from determined.core.recording.store_link import StoreLink, choose_link
 from determined.store.messages import CheckpointReport, LogLine, MetricReport, Report, StatusReport
 
 WHO = RunDescription("train.py", script="/train.py", hparams={"lr": 0.1})
@@ -39,14 +39,14 @@ def test_reports_come_back_as_they_were(journal: Journal) -> None:
     journal.keep(reports)
     columns = {"loss": array.array("d", [0.5, 0.25])}
     journal.keep([MetricReport("training", {"loss": math.nan, "up": math.inf}, 4, columns)])
-    *first, last = journal.waiting()
+    *first, last = journal.unsent()
     assert first == reports
     assert isinstance(last, MetricReport)
     assert math.isnan(float(str(last.metrics["loss"])))
     assert last.metrics["up"] == math.inf
     assert last.batches() == [{"loss": 0.5}, {"loss": 0.25}]
-    journal.delivered()
-    assert journal.waiting() == []
+    journal.remove_unsent()
+    assert journal.unsent() == []
     journal.close()
     assert not journal.directory.exists()
 
@@ -54,11 +54,11 @@ def test_reports_come_back_as_they_were(journal: Journal) -> None:
 def test_half_a_line_is_never_read(journal: Journal) -> None:
     """A write that broke off, as on a full disk, is cut away by the next one."""
     journal.keep([StatusReport("one")])
-    with journal.path.open("a") as file:
+    with (journal.directory / UNSENT).open("a") as file:
         file.write('{"report": "Sta')  # what a full disk let through of a failed attempt
-    assert len(read_reports(journal.path)) == 1
+    assert len(read_reports(journal.directory / UNSENT)) == 1
     journal.keep([StatusReport("two")])
-    assert [report.status for report in journal.waiting() if isinstance(report, StatusReport)] == ["one", "two"]
+    assert [report.status for report in journal.unsent() if isinstance(report, StatusReport)] == ["one", "two"]
 
 
 def test_copies_come_after_what_was_kept_and_each_report_once(journal: Journal) -> None:
@@ -71,9 +71,9 @@ def test_copies_come_after_what_was_kept_and_each_report_once(journal: Journal) 
     journal.keep([one, two])
     assert journal._lock is not None
     journal._lock.close()
-    (found,) = left_behind(journal.directory.parent)
+    (found,) = find_unfinished(journal.directory.parent)
     assert found.reports() == [one, two, three, last]
-    found.bury()
+    found.remove()
     assert not journal.directory.exists()
 
 
@@ -83,26 +83,26 @@ def test_copies_of_what_has_arrived_leave_nothing(journal: Journal) -> None:
     journal.copy([StatusReport("two")], 2)
     journal.drop_copy(1)
     journal.close()
-    (found,) = left_behind(journal.directory.parent)
+    (found,) = find_unfinished(journal.directory.parent)
     assert [report.status for report in found.reports() if isinstance(report, StatusReport)] == ["two"]
     journal.drop_copy(2)
-    found.bury()
+    found.remove()
     assert not journal.directory.exists()
 
 
 def test_only_what_dead_runs_left_is_found(journal: Journal) -> None:
     """A run that lives looks after its own; when it is gone, however it went, another finds what it left."""
     journal.keep([StatusReport("one")])
-    journal.doubt("4f1c")
+    journal.mark_pending("4f1c")
     runs = journal.directory.parent
-    assert list(left_behind(runs)) == []
+    assert list(find_unfinished(runs)) == []
     assert journal._lock is not None
     journal._lock.close()  # what the kernel does for a process that is killed
-    (found,) = left_behind(runs)
+    (found,) = find_unfinished(runs)
     assert (found.name, found.description) == ("one", WHO)
     assert len(found.reports()) == 1
-    assert list(found.in_doubt()) == ["4f1c"]
-    found.bury()
+    assert list(found.pending_checkpoints()) == ["4f1c"]
+    found.remove()
     assert list(runs.iterdir()) == []
 
 
@@ -114,10 +114,10 @@ def test_a_run_that_died_before_it_said_anything(journal: Journal, said: str | N
     if said is not None:
         unfinished = journal.directory / "run.json"
         unfinished.write_text(said)
-    assert list(left_behind(journal.directory.parent)) == []
+    assert list(find_unfinished(journal.directory.parent)) == []
     assert unfinished.exists()
     os.utime(unfinished, (1, 1))
-    assert list(left_behind(journal.directory.parent)) == []
+    assert list(find_unfinished(journal.directory.parent)) == []
     assert not journal.directory.exists()
 
 
@@ -130,7 +130,7 @@ def test_a_full_disk_leaves_no_empty_description(journal: Journal) -> None:
         journal.keep([StatusReport("one")])
     assert not journal.directory.exists()
     journal.keep([StatusReport("two")])
-    assert len(journal.waiting()) == 1
+    assert len(journal.unsent()) == 1
     assert '"train.py"' in (journal.directory / "run.json").read_text()
 
 
@@ -138,7 +138,7 @@ def test_a_directory_without_a_description_keeps_what_is_in_it(journal: Journal)
     """What nobody understands is nobody's to remove."""
     (journal.directory / "mine").mkdir(parents=True)
     os.utime(journal.directory, (1, 1))
-    assert list(left_behind(journal.directory.parent)) == []
+    assert list(find_unfinished(journal.directory.parent)) == []
     assert (journal.directory / "mine").exists()
 
 
@@ -150,29 +150,29 @@ def test_what_another_run_has_looked_after_meanwhile(tmp_path: Path) -> None:
         assert journal._lock is not None
         journal._lock.close()
     found = []
-    for remains in left_behind(tmp_path / "runs"):
-        found.append(remains.name)
+    for unfinished in find_unfinished(tmp_path / "runs"):
+        found.append(unfinished.name)
         shutil.rmtree(tmp_path / "runs" / "b", ignore_errors=True)
     assert found == ["a", "c"]
 
 
 def test_what_is_in_doubt_stays_after_the_end(journal: Journal) -> None:
     """A checkpoint that the store never heard of keeps the directory, so that somebody looks at it."""
-    journal.doubt("known")
-    journal.doubt("unknown")
-    journal.trust("known")
+    journal.mark_pending("known")
+    journal.mark_pending("unknown")
+    journal.clear_pending("known")
     journal.close()
-    (found,) = left_behind(journal.directory.parent)
-    assert list(found.in_doubt()) == ["unknown"]
+    (found,) = find_unfinished(journal.directory.parent)
+    assert list(found.pending_checkpoints()) == ["unknown"]
 
 
 def test_a_checkpoint_that_comes_and_goes_stays_in_doubt(journal: Journal) -> None:
     """One that is deleted before the store knew that it was there: hearing of the first does not settle the second."""
-    journal.doubt("brief")
-    journal.doubt("brief")
-    journal.trust("brief")
+    journal.mark_pending("brief")
+    journal.mark_pending("brief")
+    journal.clear_pending("brief")
     assert (journal.directory / "checkpoints" / "brief").exists()
-    journal.trust("brief")
+    journal.clear_pending("brief")
     assert not (journal.directory / "checkpoints" / "brief").exists()
 
 

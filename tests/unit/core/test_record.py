@@ -12,7 +12,7 @@ import pytest
 from determined import artifacts, errors
 from determined._redact import MASK
 from determined.core.recording import run_description
-from determined.core.recording.heartbeat import judge
+from determined.core.recording.heartbeat import end_state
 from determined.core.recording.run_description import describe, find_environment, run_name, storage_config
 
 
@@ -115,7 +115,7 @@ def test_a_git_that_hangs_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_how_an_end_is_judged(error: BaseException | None, asked: bool, state: str, reason: str) -> None:
     """C-70, 4.5: what a run that ends so is called, and why in one line."""
-    report = judge(error, asked)
+    report = end_state(error, asked)
     assert (report.state, report.reason) == (state, reason)
 
 

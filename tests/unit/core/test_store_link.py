@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from determined import artifacts, errors
-from determined.core.recording.link import Run, Unlike, new_run
-from determined.core.recording.run_description import RunDescription
+from determined.core.recording.journal import UNSENT
+from determined.core.recording.link import Unlike
+from determined.core.recording.run_description import Run, RunDescription, new_run
 from determined.core.recording.shipper import Shipper
 from determined.core.recording.store_link import StoreLink
 from determined.store import attempts, experiments, trials
@@ -372,7 +373,7 @@ def test_history_is_that_of_the_script(open_link: Opener, who: RunDescription) -
     open_link(dataclasses.replace(who, script="/other.py")).send([saved("e", 5, trial_class="m:T")])
 
     def ask(which: Any, name: str = "T", *, smaller: bool = True, **changes: Any) -> Any:
-        return open_link(dataclasses.replace(who, **changes)).find_checkpoint(which, name, smaller)
+        return open_link(dataclasses.replace(who, **changes)).find_checkpoints(which, name, smaller)
 
     assert ask("latest").found == ["b", "a"]
     assert set(ask("latest").others) == {"c", "d", "e"}
@@ -397,10 +398,10 @@ def test_history_is_that_of_the_same_hyperparameters(open_link: Opener, who: Run
 
     for which in ("latest", "best"):
         same = open_link(dataclasses.replace(who, hparams={"net": {"width": 8.0}, "lr": 1.0}))
-        history = same.find_checkpoint(which, "T", True)  # type: ignore[arg-type]  # it is one of the two
+        history = same.find_checkpoints(which, "T", True)  # type: ignore[arg-type]  # it is one of the two
         assert history is not None
         assert list(history.found) == ["a"]
-        third = open_link(dataclasses.replace(who, hparams={"lr": 3})).find_checkpoint(which, "T", True)  # type: ignore[arg-type]
+        third = open_link(dataclasses.replace(who, hparams={"lr": 3})).find_checkpoints(which, "T", True)  # type: ignore[arg-type]
         assert third is not None
         assert (list(third.found), third.unlike) == ([], Unlike("experiment 2", {"lr": 2, "net": {"width": 8}}))
 
@@ -413,7 +414,7 @@ def test_a_clock_that_is_set_back_does_not_matter(open_link: Opener, who: RunDes
         return dataclasses.replace(report, time=report.time + days * day)
 
     def newest() -> list[str]:
-        history = open_link().find_checkpoint("latest", "T", True)
+        history = open_link().find_checkpoints("latest", "T", True)
         assert history is not None
         return list(history.found)
 
@@ -507,7 +508,7 @@ def test_what_belongs_to_another_store_stays(open_link: Opener, store_place: str
         link.keep([loss(1, 0.5)])
     open_link().send([RunStateReport("RUNNING")])
     assert len(records.table("experiments", store_place)) == 1
-    assert link._journal.path.exists()
+    assert (link._journal.directory / UNSENT).exists()
 
 
 def test_kept_reports_go_first_when_the_store_is_back(open_link: Opener, store_place: str) -> None:
@@ -528,11 +529,11 @@ def test_a_published_checkpoint_is_adopted(open_link: Opener, store_place: str, 
     open_link().send([saved(anothers, 1)])
     with dying(open_link()) as link:
         link.send([RunStateReport("RUNNING"), saved("deleted", 3)])
-        link.doubt("deleted")
-        link.doubt("never")
+        link.mark_pending("deleted")
+        link.mark_pending("never")
         there = publish(storage)
-        link.doubt(there)
-        link.doubt(anothers)  # about to be deleted, when the process died
+        link.mark_pending(there)
+        link.mark_pending(anothers)  # about to be deleted, when the process died
     open_link().send([RunStateReport("RUNNING")])
     found = {
         row["uuid"]: (row["state"], row["steps"], row["trial_id"]) for row in records.table("checkpoints", store_place)
@@ -549,7 +550,7 @@ def test_a_deletion_is_adopted_from_a_run_that_nobody_knew(open_link: Opener, st
     """Issue 6: killed before it was recorded, a run may have deleted a checkpoint of another: that is known then."""
     open_link().send([saved("gone", 1)])
     with dying(open_link()) as link:
-        link.doubt("gone")
+        link.mark_pending("gone")
     open_link().send([RunStateReport("RUNNING")])
     (row,) = records.table("checkpoints", store_place)
     assert row["state"] == "DELETED"
@@ -568,7 +569,7 @@ def test_what_is_adopted_goes_to_the_trial_that_it_continues(
             link.send([RunStateReport("RUNNING")])
         link.begin_fit(FitReport(1, "c1", continues=True, joins=True))
         there = publish(storage)
-        link.doubt(there)
+        link.mark_pending(there)
     open_link().send([RunStateReport("RUNNING")])
     owners = {row["uuid"]: row["trial_id"] for row in records.table("checkpoints", store_place)}
     assert owners == {"c1": 1, there: 1}
@@ -583,7 +584,7 @@ def test_a_checkpoint_is_adopted_after_its_trial_was_continued(
     with dying(open_link()) as link:
         link.send([loss(1, 1.0), saved("c1", 1), RunStateReport("ERROR")])
         there = publish(storage)
-        link.doubt(there)
+        link.mark_pending(there)
         link.keep([loss(2, 1.0)])
     with records.opened(store_place) as store, store.write() as conn:
         attempts.begin(conn, 1)

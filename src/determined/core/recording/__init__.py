@@ -1,1 +1,1 @@
-"""The way to the store: the link, what waits on disk, heart-beats, log lines and event files."""
+"""The way to the store, imported in one direction: values, link, journal, rows, recovery, store link, shipper."""

@@ -1,21 +1,24 @@
-"""How a run says that it came up and how it ended, also when nothing but `sys.exit` or an uncaught error tells."""
+"""Reports that a run started, what it runs on, and how it ended, also by `sys.exit` or an uncaught error."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 from types import TracebackType
 from typing import Any, NoReturn
 
 from determined import errors
 from determined._redact import redacted_text
+from determined.core.recording.run_description import GIT_SECONDS, RunDescription, find_environment
 from determined.core.recording.shipper import Shipper
-from determined.store.messages import RunStateReport
+from determined.store.messages import EnvironmentReport, RunStateReport
 
 LONGEST_REASON = 500
 
 
 class Heartbeat:
-    """Reports RUNNING at the start, and at the end how it went.
+    """Reports RUNNING at the start, and at the end how the run ended.
 
     Args:
         shipper: Takes the reports.
@@ -29,7 +32,7 @@ class Heartbeat:
         self._previous: tuple[Any, Any] | None = None
 
     def start(self) -> None:
-        """The run is up."""
+        """Report that the run is up."""
         self._shipper.put(RunStateReport("RUNNING"))
         if self._watches_exit:
             self._previous = (sys.excepthook, sys.exit)
@@ -39,7 +42,7 @@ class Heartbeat:
             sys.exit = self._hooks[1]
 
     def close(self, error: BaseException | None = None, *, was_asked_to_stop: bool = False, reason: str = "") -> None:
-        """The run ends, well or not.
+        """Report how the run ends.
 
         Args:
             error: What it ends with.
@@ -52,7 +55,7 @@ class Heartbeat:
             if sys.exit is self._hooks[1]:
                 sys.exit = self._previous[1]
             self._previous = None
-        self._shipper.put(judge(error or self._error, was_asked_to_stop, reason))
+        self._shipper.put(end_state(error or self._error, was_asked_to_stop, reason))
 
     def _uncaught(self, kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         self._error = value
@@ -64,8 +67,8 @@ class Heartbeat:
         raise SystemExit(status)
 
 
-def judge(error: BaseException | None, was_asked_to_stop: bool = False, reason: str = "") -> RunStateReport:
-    """How a run ended that leaves with this error, or with none.
+def end_state(error: BaseException | None, was_asked_to_stop: bool = False, reason: str = "") -> RunStateReport:
+    """Return the report of a run that ends with this error, or with none.
 
     A run that was asked to stop and saved its work is PAUSED: it can be continued. One that Ctrl-C cut off is CANCELED.
     """
@@ -89,3 +92,25 @@ def _one_line(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an exception that cannot even be shown
         return ""
     return redacted_text(lines[0])[:LONGEST_REASON] if lines else ""
+
+
+class EnvironmentNote:
+    """Finds out in a thread of its own what the run runs on, and reports it: nobody waits for git."""
+
+    def __init__(self, shipper: Shipper, description: RunDescription) -> None:
+        self._shipper = shipper
+        self._description = description
+        self._thread = threading.Thread(target=self._run, name="determined-environment", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait for the report, for a bounded time."""
+        if self._thread.ident is not None:
+            self._thread.join(GIT_SECONDS)
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):  # the run goes on, and is recorded without
+            self._shipper.put(EnvironmentReport(find_environment(self._description)))

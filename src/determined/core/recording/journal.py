@@ -1,6 +1,6 @@
-"""A run's own directory, `runs/<run>` in the data directory: what could not be delivered yet, and what is in doubt.
+"""A run's own directory, `runs/<run>` in the data directory: reports not delivered yet, and pending checkpoints.
 
-It is there only while it is needed. What a run leaves in it when it dies, the next run delivers: see `_store_link`.
+It exists only while it is needed. What a run leaves in it when it dies, `recovery` delivers in the next run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import dataclasses
 import datetime
 import json
 import os
-import platform
 import sys
 import threading
 import time
@@ -23,12 +22,14 @@ from typing import IO, Any
 
 from determined._redact import by_shape, redacted
 from determined.core.recording.run_description import RunDescription
-from determined.store import messages
+from determined.store import messages, processes
 from determined.store.messages import FitReport, LogLine, Report
 
-ADOPTION_SECONDS = 10.0
-STILLBORN_SECONDS = 60.0
-COPIES = "copies"
+RECOVERY_SECONDS = 10.0
+"""How long to wait for another process that recovers the same run."""
+ABANDONED_SECONDS = 60.0
+"""A directory without a readable description is abandoned after this time."""
+COPIES, PENDING, UNSENT, DESCRIPTION = "copies", "checkpoints", "unsent.jsonl", "run.json"
 
 KINDS: dict[str, type[Report]] = {
     name: kind for name, kind in vars(messages).items() if isinstance(kind, type) and issubclass(kind, Report)
@@ -36,9 +37,9 @@ KINDS: dict[str, type[Report]] = {
 
 
 class Journal:
-    """Reports that wait for the store in a file, and ids of checkpoints that it may not know about.
+    """Writes the directory of a run that is alive: unsent reports, copies of reports, ids of pending checkpoints.
 
-    Whoever has it open holds a lock, which the kernel lets go when the process dies, however it dies.
+    While it is open it holds a lock, which the kernel releases when the process dies, however it dies.
 
     Args:
         directory: The run's directory. It is made when there is something to keep.
@@ -50,22 +51,17 @@ class Journal:
         self._description = description
         self._lock: IO[bytes] | None = None
         self._locking = threading.Lock()  # checkpoints and reports come from different threads
-        self._doubts: collections.Counter[str] = collections.Counter()  # one may come and go before either is known
-        self._whole = 0  # bytes of the file that are whole lines
+        self._pending: collections.Counter[str] = collections.Counter()  # may be stored and deleted before any report
+        self._whole = 0  # bytes of the unsent file that are whole lines
         self.is_empty = True
         self.fit: FitReport | None = None
-        """How training began: whoever adopts a checkpoint of ours has to know which trial it goes on with."""
-
-    @property
-    def path(self) -> Path:
-        """The file with the reports."""
-        return self.directory / "unsent.jsonl"
+        """How training began: whoever recovers a checkpoint of this run needs the trial that it continues."""
 
     def keep(self, reports: Sequence[Report]) -> None:
-        """Add reports to the file; OSError if that cannot be."""
+        """Add reports to the unsent file; OSError if that fails."""
         lines = _as_lines(reports)
         self._open()
-        with self.path.open("ab") as file:
+        with (self.directory / UNSENT).open("ab") as file:
             if file.tell() > self._whole:  # an earlier attempt, on a full disk, got only so far
                 file.truncate(self._whole)
             file.write(lines)
@@ -73,8 +69,17 @@ class Journal:
         self._whole += len(lines)
         self.is_empty = False
 
+    def unsent(self) -> list[Report]:
+        """Return the reports in the unsent file."""
+        return read_reports(self.directory / UNSENT)
+
+    def remove_unsent(self) -> None:
+        """Remove the unsent file: the store has its reports."""
+        (self.directory / UNSENT).unlink(missing_ok=True)
+        self._whole, self.is_empty = 0, True
+
     def copy(self, reports: Sequence[Report], number: int) -> None:
-        """Write reports that are still on their way to a file of their own; OSError if that cannot be.
+        """Write reports that are still on their way to a file of their own; OSError if that fails.
 
         Not synced, as a commit of the store is not: a kill loses nothing of either. See docs/decisions/store.md.
         """
@@ -89,48 +94,39 @@ class Journal:
             raise
 
     def drop_copy(self, number: int) -> None:
-        """The store has the reports of that file, or `keep` has."""
+        """Remove a copy: the store has its reports, or the unsent file has."""
         with contextlib.suppress(OSError):
             self._copy(number).unlink(missing_ok=True)
 
     def _copy(self, number: int) -> Path:
         return self.directory / COPIES / f"{number:012}.jsonl"
 
-    def doubt(self, storage_id: str) -> None:
-        """Remember that a checkpoint is about to come or go, before it does; OSError if that cannot be."""
+    def mark_pending(self, storage_id: str) -> None:
+        """Note that a checkpoint is about to be stored or deleted, before it is; OSError if that fails."""
         self._open()
         with self._locking:
-            self._doubts[storage_id] += 1
-            (self.directory / "checkpoints").mkdir(exist_ok=True)
-            (self.directory / "checkpoints" / storage_id).touch()
+            self._pending[storage_id] += 1
+            (self.directory / PENDING).mkdir(exist_ok=True)
+            (self.directory / PENDING / storage_id).touch()
 
-    def trust(self, storage_id: str) -> None:
-        """The store knows about that now."""
+    def clear_pending(self, storage_id: str) -> None:
+        """Remove one note of a checkpoint: the store has a report of it."""
         with self._locking, contextlib.suppress(OSError):
-            self._doubts[storage_id] -= 1
-            if self._doubts[storage_id] <= 0:
-                del self._doubts[storage_id]
-                (self.directory / "checkpoints" / storage_id).unlink(missing_ok=True)
-
-    def waiting(self) -> list[Report]:
-        """The reports in the file."""
-        return read_reports(self.path)
-
-    def delivered(self) -> None:
-        """The store has the reports of the file."""
-        self.path.unlink(missing_ok=True)
-        self._whole, self.is_empty = 0, True
+            self._pending[storage_id] -= 1
+            if self._pending[storage_id] <= 0:
+                del self._pending[storage_id]
+                (self.directory / PENDING / storage_id).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of it, and remove the directory unless something is left in it."""
+        """Release the lock, and remove the directory unless something is left in it."""
         if self._lock is None:
             return
         with contextlib.suppress(OSError):
-            if not self.path.exists():
-                for name in (COPIES, "checkpoints"):  # stays, with all else, if there is anything in it
+            if not (self.directory / UNSENT).exists():
+                for name in (COPIES, PENDING):  # stays, with all else, if there is anything in it
                     with contextlib.suppress(FileNotFoundError):
                         (self.directory / name).rmdir()
-                (self.directory / "run.json").unlink()
+                (self.directory / DESCRIPTION).unlink()
                 self.directory.rmdir()
         self._lock.close()
         self._lock = None
@@ -138,37 +134,38 @@ class Journal:
     def _open(self) -> None:
         with self._locking:
             if self._lock is None:
-                self._lock = self._claim()
+                self._lock = self._make()
 
-    def _claim(self) -> IO[bytes]:
+    def _make(self) -> IO[bytes]:
+        """Make the directory with its description, locked."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        file = (self.directory / "run.json").open("wb")
+        file = (self.directory / DESCRIPTION).open("wb")
         try:
             _lock(file)
             fit = None if self.fit is None else _as_json(self.fit)
-            told = json.dumps({"run": dataclasses.asdict(self._description), "fit": fit})
-            self._write_or_remove(file, told.encode())
+            content = json.dumps({"run": dataclasses.asdict(self._description), "fit": fit})
+            self._write_or_remove(file, content.encode())
         except BaseException:
-            with contextlib.suppress(OSError):  # again what went wrong before
+            with contextlib.suppress(OSError):  # the same failure again
                 file.close()
             raise
         return file
 
     def _write_or_remove(self, file: IO[bytes], content: bytes) -> None:
-        """On a full disk, leave no empty file for others to wonder about."""
+        """On a full disk, leave no empty description behind."""
         try:
             file.write(content)
             file.flush()
         except OSError:
             with contextlib.suppress(OSError):
-                (self.directory / "run.json").unlink()
+                (self.directory / DESCRIPTION).unlink()
                 self.directory.rmdir()
             raise
 
 
 @dataclasses.dataclass
-class Remains:
-    """What a dead run has left."""
+class UnfinishedRun:
+    """The directory that a dead run has left."""
 
     name: str
     directory: Path
@@ -176,90 +173,78 @@ class Remains:
     fit: FitReport | None = None
 
     def reports(self) -> list[Report]:
-        """What it could not deliver. The store may have the last of it: it died before it could take a note of that."""
-        return read_reports(self.directory / "unsent.jsonl", *sorted((self.directory / COPIES).glob("*.jsonl")))
+        """Return the reports it left. The store may have the last of them: it died before it could remove them."""
+        return read_reports(self.directory / UNSENT, *sorted((self.directory / COPIES).glob("*.jsonl")))
 
-    def in_doubt(self) -> dict[str, datetime.datetime]:
-        """Ids of checkpoints that may have come, or gone, without a word; and when."""
+    def pending_checkpoints(self) -> dict[str, datetime.datetime]:
+        """Return the ids of checkpoints that may have been stored or deleted without a report, and when."""
         found = {}
         with contextlib.suppress(OSError):
-            for path in sorted((self.directory / "checkpoints").iterdir()):
+            for path in sorted((self.directory / PENDING).iterdir()):
                 found[path.name] = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
         return found
 
-    def bury(self) -> None:
-        """All of it is in the store: the directory can go."""
+    def remove(self) -> None:
+        """Remove the directory: the store has all of it."""
         with contextlib.suppress(OSError):
-            for name in (COPIES, "checkpoints"):
+            for name in (COPIES, PENDING):
                 for path in (self.directory / name).glob("*"):
                     path.unlink()
                 with contextlib.suppress(FileNotFoundError):
                     (self.directory / name).rmdir()
-            (self.directory / "unsent.jsonl").unlink(missing_ok=True)
-            (self.directory / "run.json").unlink()
+            (self.directory / UNSENT).unlink(missing_ok=True)
+            (self.directory / DESCRIPTION).unlink()
             self.directory.rmdir()
 
 
-def left_behind(runs: Path) -> Iterator[Remains]:
-    """What dead runs have left, one after the other. Each is ours alone while it is looked at."""
+def find_unfinished(runs: Path) -> Iterator[UnfinishedRun]:
+    """Yield what dead runs have left, one after the other, each locked while the caller looks at it."""
     with contextlib.suppress(OSError):
         for directory in sorted(path for path in runs.iterdir() if path.is_dir()):
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                if not (directory / "run.json").exists() and _is_stillborn(directory.stat()):
-                    directory.rmdir()  # it died as it made it, or as it removed it
-                with (directory / "run.json").open("r+b") as file:
+                if not (directory / DESCRIPTION).exists() and _is_abandoned(directory.stat()):
+                    directory.rmdir()  # its process died as it made or removed the directory
+                with (directory / DESCRIPTION).open("r+b") as file:
                     found = _read(file, directory)
-                    _lock_dead(file, found.description)
-                    if (directory / "run.json").exists():  # else somebody else has looked after it meanwhile
+                    _lock_unfinished(file, found.description)
+                    if (directory / DESCRIPTION).exists():  # else another process has recovered it meanwhile
                         yield found
 
 
-def _read(file: IO[bytes], directory: Path) -> Remains:
+def _read(file: IO[bytes], directory: Path) -> UnfinishedRun:
     try:
-        told = json.loads(file.read())
+        content = json.loads(file.read())
     except ValueError:
-        if _is_stillborn(os.fstat(file.fileno())):
+        if _is_abandoned(os.fstat(file.fileno())):
             _lock(file)
-            Remains(directory.name, directory, RunDescription("")).bury()  # it died before it had anything to say
+            UnfinishedRun(directory.name, directory, RunDescription("")).remove()  # it died before its first report
         raise
-    fit = None if told["fit"] is None else _from_json(told["fit"])
+    fit = None if content["fit"] is None else _from_json(content["fit"])
     assert fit is None or isinstance(fit, FitReport)
-    return Remains(directory.name, directory, RunDescription(**told["run"]), fit)
+    return UnfinishedRun(directory.name, directory, RunDescription(**content["run"]), fit)
 
 
-def _is_stillborn(found: os.stat_result) -> bool:
-    """Whether whoever has begun to write this would have gone on by now."""
-    return time.time() - found.st_mtime > STILLBORN_SECONDS
+def _is_abandoned(found: os.stat_result) -> bool:
+    return time.time() - found.st_mtime > ABANDONED_SECONDS
 
 
-def _lock_dead(file: IO[bytes], description: RunDescription) -> None:
-    """Take what a dead run has left; OSError if it lives, or if another process takes too long to look after it."""
-    deadline = time.monotonic() + ADOPTION_SECONDS
+def _lock_unfinished(file: IO[bytes], description: RunDescription) -> None:
+    """Lock a run that has died; OSError if it is alive, or if another process takes too long to recover it."""
+    deadline = time.monotonic() + RECOVERY_SECONDS
     while True:
         try:
             _lock(file)
             return
         except OSError:
-            if time.monotonic() > deadline or not _is_dead(description):
+            is_here = description.host == processes.this_node()
+            if time.monotonic() > deadline or not is_here or processes.is_alive(description.pid, None):
                 raise
-        # Another process looks after it just now. What it finds may be what we are about to ask for.
+        # Another process recovers it just now. What it finds may be what we are about to ask for.
         time.sleep(0.05)
 
 
-def _is_dead(description: RunDescription) -> bool:
-    if os.name == "nt" or description.host != platform.node():
-        return False
-    try:
-        os.kill(description.pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
 def read_reports(*paths: Path) -> list[Report]:
-    """The reports in files, each once; a line that is not whole is the last one, and was never complete."""
+    """Return the reports in files, each once; a line that is not whole is the last one, and was never complete."""
     lines: dict[bytes, None] = {}  # in order
     for path in paths:
         with contextlib.suppress(OSError):
@@ -272,7 +257,15 @@ def read_reports(*paths: Path) -> list[Report]:
 
 
 def _as_lines(reports: Sequence[Report]) -> bytes:
-    return "".join(json.dumps(_as_json(_redacted(report)), default=_packed) + "\n" for report in reports).encode()
+    return "".join([json.dumps(_as_json(report), default=_packed) + "\n" for report in reports]).encode()
+
+
+def _as_json(report: Report) -> dict[str, Any]:
+    """The report without its secrets. NaN and infinities are Python's own: only this module reads the file."""
+    fields = dict(vars(report))
+    time: datetime.datetime = fields.pop("time")
+    fields = {**fields, "text": by_shape(report.text)} if isinstance(report, LogLine) else redacted(fields)
+    return {"report": type(report).__name__, "time": time.isoformat(), **fields}
 
 
 def _packed(column: Any) -> Any:
@@ -282,39 +275,20 @@ def _packed(column: Any) -> Any:
     return list(column)
 
 
-def _unpacked(batches: Any) -> Any:
-    if not isinstance(batches, dict):
-        return batches
-    return {
-        name: array.array(column["typecode"], base64.b64decode(column["base64"]))
-        if isinstance(column, dict)
-        else column
-        for name, column in batches.items()
-    }
-
-
-def _redacted(report: Report) -> Report:
-    if isinstance(report, LogLine):
-        return dataclasses.replace(report, text=by_shape(report.text))
-    return dataclasses.replace(report, **redacted({k: v for k, v in vars(report).items() if k != "time"}))
-
-
-def _as_json(report: Report) -> dict[str, Any]:
-    # Python's own NaN and Infinity: this file is read by nobody else, and gets back exactly what was reported.
-    fields = dict(vars(report))
-    stamp: datetime.datetime = fields.pop("time")
-    return {"report": type(report).__name__, "time": stamp.isoformat(), **fields}
-
-
 def _from_json(fields: dict[str, Any]) -> Report:
     kind = KINDS[fields.pop("report")]
-    if "batch_metrics" in fields:
-        fields["batch_metrics"] = _unpacked(fields["batch_metrics"])
+    if isinstance(batches := fields.get("batch_metrics"), dict):
+        fields["batch_metrics"] = {
+            name: array.array(column["typecode"], base64.b64decode(column["base64"]))
+            if isinstance(column, dict)
+            else column
+            for name, column in batches.items()
+        }
     return kind(**fields | {"time": datetime.datetime.fromisoformat(fields["time"])})
 
 
 def _lock(file: IO[bytes]) -> None:
-    """Take the file for this process; BlockingIOError if another has it."""
+    """Lock the file for this process; BlockingIOError if another has it."""
     if os.name == "nt":
         import msvcrt
 

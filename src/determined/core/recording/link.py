@@ -1,28 +1,16 @@
-"""The only door to the platform: where reports go, and where a request to stop comes from.
+"""The seam between training and the platform: where reports go, and where a request to stop comes from.
 
 A link is called from background threads, never from the thread that trains, so it may take its time. The few questions
-that training asks itself, at its start, are answered within seconds or not at all.
+that training itself asks, at its start, are answered within seconds or not at all.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import logging
-import os
-import secrets
 from collections.abc import Collection, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from determined._home import data_directory, keep_private, make_data_directory
-from determined._left_out import ignored_master
-from determined.store.messages import FitReport, Report, Signal, now
-
-if TYPE_CHECKING:
-    from determined.core.recording.run_description import RunDescription
-
-logger = logging.getLogger("determined.core")
+from determined.store.messages import FitReport, Report, Signal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +26,7 @@ class Attached:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """What is known about checkpoints of earlier runs of this script with these hyperparameters."""
+    """Checkpoints of earlier runs of this script with these hyperparameters."""
 
     found: Sequence[str] = ()
     """The ids of those that fit, the one that was asked for first."""
@@ -53,17 +41,17 @@ class Unlike:
     """A run of the same script and trial class that had other hyperparameters."""
 
     place: str
-    """What it is called, for people: "experiment 7"."""
+    """Its name for people: "experiment 7"."""
     hparams: dict[str, Any]
 
 
 class Link(Protocol):
-    """Carries reports out and signals in."""
+    """Carries reports out and signals in. `tests/contracts/link.py` tests what every link promises."""
 
     place: str
-    """Where reports end up, for people."""
+    """Where reports are written to, for people."""
     listens: bool
-    """Whether `signal()` can ever say more than `Signal.NONE`; if not, nobody asks."""
+    """Whether `signal()` can ever return more than `Signal.NONE`; if not, nobody asks."""
     is_managed: bool
     """Whether a request to stop may be waiting already when the run starts."""
 
@@ -72,60 +60,61 @@ class Link(Protocol):
 
         Raises:
             LinkUnavailable: Not now. The same reports are offered again later; training does not notice.
-            Exception: Never. The reports are refused, and the training process is told.
+            Exception: Never. The reports are refused, and the next report of the training process raises this.
         """
 
     def keep(self, reports: Sequence[Report]) -> bool:
-        """Put these aside, to be delivered before the next ones, perhaps by another process. False: cannot."""
+        """Write reports to the disk, to be delivered before the next ones, maybe by another process. False: failed."""
 
     def copy(self, reports: Sequence[Report], number: int) -> bool:
-        """Write these to the disk too, under a number: if this process dies before they are delivered, another delivers
-        them. Quick. False: cannot."""
+        """Write reports to the disk too, under a number: if this process dies before they are delivered, another
+        process delivers them. Quick. False: failed."""
 
     def drop_copy(self, number: int) -> None:
-        """What was copied under this number is delivered."""
+        """Remove the copy with this number: its reports are delivered."""
 
-    def doubt(self, storage_id: str) -> None:
-        """A checkpoint is about to come or go. If no report says so in the end, somebody should look. Quick."""
+    def mark_pending(self, storage_id: str) -> None:
+        """Note that a checkpoint is about to be stored or deleted. If no report of it follows because this process
+        dies, the next run looks at the storage. Quick."""
 
     def begin_fit(self, fit: FitReport) -> None:
-        """Training begins so. The report comes too; this is for whoever finds what a dead run has left. Quick."""
+        """Note how training begins, for the run that recovers this one if it dies. The report is sent too. Quick."""
 
     def beat(self) -> None:
-        """Nothing to report, but still here."""
+        """Record that the run is alive, although it has nothing to report."""
 
     def signal(self) -> Signal:
-        """What the outside asks for now."""
+        """Return what the outside asks for now."""
 
     def attach(self) -> Attached | None:
-        """The trial that this run is recorded as, found or made now; None if that cannot be had within seconds."""
+        """Return the trial that this run is recorded as, made now if need be; None without an answer within seconds."""
 
     def metadata(self) -> dict[str, Any] | None:
-        """The metadata that the run's trial has already; None if none, or if that cannot be had within seconds."""
+        """Return the metadata that the run's trial has already; None without any, or without an answer in seconds."""
 
     def best_validation(self) -> float | None:
-        """The best searcher metric of the whole experiment so far, as far as this link knows. Quick."""
+        """Return the best searcher metric of the whole experiment so far, as far as this link knows. Quick."""
 
     def best_before(self, storage_id: str) -> float | None:
-        """The best searcher metric that was known when a checkpoint was saved; None if that is not known."""
+        """Return the best searcher metric that was known when a checkpoint was saved; None if that is unknown."""
 
-    def find_checkpoint(
+    def find_checkpoints(
         self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool
     ) -> History | None:
-        """A checkpoint of earlier runs of this script in this storage; None if there is no telling."""
+        """Return the checkpoints of earlier runs of this script in this storage; None if they are unknown."""
 
     def experiment_of(self, storage_id: str) -> int | None:
-        """The experiment that a checkpoint is of; None if it is not known, or that cannot be had within seconds."""
+        """Return the experiment that a checkpoint belongs to; None if unknown, or without an answer within seconds."""
 
     def recorded_as(self) -> Attached | None:
-        """The trial that this run is recorded as, as far as this link knows. Quick."""
+        """Return the trial that this run is recorded as, as far as this link knows. Quick."""
 
     def close(self) -> None:
         """Free what is held. Nothing is sent afterwards."""
 
 
 class NullLink:
-    """Nothing is recorded."""
+    """Records nothing."""
 
     place = "nowhere"
     listens = False
@@ -143,7 +132,7 @@ class NullLink:
     def drop_copy(self, number: int) -> None:
         pass
 
-    def doubt(self, storage_id: str) -> None:
+    def mark_pending(self, storage_id: str) -> None:
         pass
 
     def begin_fit(self, fit: FitReport) -> None:
@@ -167,7 +156,7 @@ class NullLink:
     def best_before(self, storage_id: str) -> float | None:  # noqa: ARG002 - there is no history
         return None
 
-    def find_checkpoint(
+    def find_checkpoints(
         self,
         which: Literal["latest", "best"],  # noqa: ARG002
         trial_class: str,  # noqa: ARG002
@@ -183,46 +172,3 @@ class NullLink:
 
     def close(self) -> None:
         pass
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One life of a training process, and where its traces lie in the data directory."""
-
-    name: str
-    home: Path
-
-    @property
-    def directory(self) -> Path:
-        """The run's own directory; there only while something in it waits for the store."""
-        return self.home / "runs" / self.name
-
-    @property
-    def tensorboard(self) -> Path:
-        """Where the run's event files go."""
-        return self.home / "tensorboard" / self.name
-
-
-def new_run() -> Run:
-    """A run that no other has the name of; names sort by time."""
-    return Run(f"{now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", data_directory())
-
-
-def is_tracking() -> bool:
-    """Whether runs are recorded; `DET_TRACKING=off` says no."""
-    return os.environ.get("DET_TRACKING", "on").strip().lower() not in ("off", "0", "false", "no")
-
-
-def choose_link(run: Run, description: RunDescription, rank: int = 0) -> Link:
-    """The link of this process: to the store, unless `DET_TRACKING=off`."""
-    if not is_tracking():
-        return NullLink()
-    if rank == 0 and (said := ignored_master()):
-        logger.warning("%s", said)
-    from determined.core.recording.store_link import StoreLink
-
-    with contextlib.suppress(OSError):  # the link says so itself, and keeps trying
-        directory = make_data_directory()
-        if rank == 0:
-            keep_private(directory)
-    return StoreLink(run, description, rank)

@@ -1,4 +1,6 @@
-"""What is remembered about a run beside its reports: what was started, how, by whom, on what. Secrets are left out."""
+"""A run's name and directories, and what is recorded about it beside its reports: script, arguments, machine, packages.
+
+Secrets are left out."""
 
 from __future__ import annotations
 
@@ -8,22 +10,22 @@ import getpass
 import hashlib
 import os
 import platform
+import secrets
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from determined._home import data_directory
 from determined._info import ClusterInfo
 from determined._notebook import is_kernel, notebook_path
 from determined._redact import by_shape, is_secret, redacted, redacted_arguments
 from determined._types import Json
 from determined._version import __version__
-from determined.core.recording.shipper import Shipper
 from determined.core.recording.values import plain
-from determined.store.messages import EnvironmentReport, now
+from determined.store.messages import now
 
 GIT_SECONDS = 5.0
 # Names that do not tell one project from another.
@@ -34,8 +36,31 @@ ORDINARY_DIRECTORIES = {"src", "scripts", "code", "bin"}
 
 
 @dataclasses.dataclass(frozen=True)
+class Run:
+    """The name of one training process, and its directories."""
+
+    name: str
+    home: Path
+
+    @property
+    def directory(self) -> Path:
+        """The run's own directory, which exists only while something in it waits for the store."""
+        return self.home / "runs" / self.name
+
+    @property
+    def tensorboard(self) -> Path:
+        """The directory of the run's event files."""
+        return self.home / "tensorboard" / self.name
+
+
+def new_run() -> Run:
+    """Return a run with a name of its own; names sort by time."""
+    return Run(f"{now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", data_directory())
+
+
+@dataclasses.dataclass(frozen=True)
 class RunDescription:
-    """Who a run is, as far as it is known at its start without asking anybody. Everything in it is plain JSON."""
+    """What is known about a run at its start without asking anybody. Everything in it is plain JSON."""
 
     name: str
     owner: str = ""
@@ -54,7 +79,7 @@ class RunDescription:
     started: str = ""
     """When, in ISO 8601; "" is unknown. The store may be reached only later."""
     store: str = ""
-    """A sign of the store that it is recorded in, so that nobody delivers what it leaves to another."""
+    """A hash of the address of the store that it is recorded in: what it leaves is delivered to that store only."""
     is_detached: bool = False
     told_trial_id: int | None = None
     told_experiment_id: int | None = None
@@ -72,7 +97,7 @@ class RunDescription:
         return self.told_trial_id is not None and not self.is_detached
 
     def environment(self) -> dict[str, Json]:
-        """What is known about the process at once."""
+        """Return what is known about the process without a search."""
         return {
             "arguments": list(self.arguments),
             "directory": self.directory,
@@ -93,7 +118,7 @@ def describe(
     info: ClusterInfo | None = None,
     is_detached: bool = False,
 ) -> RunDescription:
-    """What this process is about to do, as it would be recorded."""
+    """Describe this process as it will be recorded."""
     script = _script()
     trial = info.trial if info is not None and info.task_type == "TRIAL" else None
     told = trial if not is_detached else None
@@ -133,7 +158,7 @@ def _script() -> str | None:
 
 
 def run_name(script: str | None) -> str:
-    """What a run of this script is called: by its directory, and by the script if its own name says something.
+    """Name a run after its script's directory, and after the script too if that is not an ordinary name.
 
     Example::
 
@@ -152,7 +177,7 @@ def run_name(script: str | None) -> str:
 
 
 def _name_of_unknown_notebook() -> str:
-    """The name of the directory that the kernel works in, where that says something."""
+    """Name the run after the directory that the kernel works in."""
     return run_name(str(Path(_directory() or "/", "notebook.ipynb")))
 
 
@@ -171,7 +196,7 @@ def _directory() -> str:
 
 
 def _recordable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as plain JSON, without secrets; what cannot be plain is its own description."""
+    """Return the values as plain JSON without secrets; what JSON cannot hold becomes its `repr`."""
     found = redacted(_plain(dict(values)))
     assert isinstance(found, dict)
     return found
@@ -189,10 +214,10 @@ def _plain(value: Any) -> Json:
 
 
 def storage_config(chosen: Any, default_root: Path) -> dict[str, Any] | None:
-    """How a later process opens the same storage again; without credentials, which it has to bring itself.
+    """Return the config that opens the same storage in a later process, which has to bring credentials itself.
 
     Args:
-        chosen: What the user wrote as `checkpoint_storage`, which was found to make sense.
+        chosen: The user's `checkpoint_storage`, already checked.
         default_root: The directory that is used for None.
     """
     if isinstance(chosen, Mapping):
@@ -212,11 +237,11 @@ def storage_config(chosen: Any, default_root: Path) -> dict[str, Any] | None:
     return {"type": "directory", "container_path": str(path.absolute())}
 
 
-# What takes a while to find out.
+# What takes up to some seconds to find out.
 
 
 def find_environment(description: RunDescription) -> dict[str, Json]:
-    """Everything about the process that is worth remembering. Takes up to some seconds; no part of it can fail."""
+    """Return versions, packages and git state of this process. Takes up to some seconds; no part of it can fail."""
     packages = _packages()
     environment = description.environment()
     environment["executable"] = sys.executable
@@ -236,7 +261,7 @@ _known_packages: dict[str, str] = {}
 
 
 def _packages() -> dict[str, str]:
-    """Name -> version of all installed distributions, looked up once per process."""
+    """Return name -> version of all installed distributions, looked up once per process."""
     if not _known_packages:
         import importlib.metadata
 
@@ -249,7 +274,7 @@ def _packages() -> dict[str, str]:
 
 
 def _git(directory: str) -> dict[str, Json] | None:
-    """Commit, branch and whether there are changes; None without git or a repository."""
+    """Return commit, branch and whether there are changes; None without git or a repository."""
     try:
         commit = _ask_git(directory, "rev-parse", "HEAD")
         if not commit:
@@ -271,25 +296,3 @@ def _ask_git(directory: str, *words: str) -> str | None:
         env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
     )
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
-
-
-class EnvironmentNote:
-    """Finds out in a thread of its own what the run runs on, and reports it: nobody waits for git."""
-
-    def __init__(self, shipper: Shipper, description: RunDescription) -> None:
-        self._shipper = shipper
-        self._description = description
-        self._thread = threading.Thread(target=self._run, name="determined-environment", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Wait for what is being found out, for a bounded time."""
-        if self._thread.ident is not None:
-            self._thread.join(GIT_SECONDS)
-
-    def _run(self) -> None:
-        with contextlib.suppress(Exception):  # the run goes on, and is recorded without
-            self._shipper.put(EnvironmentReport(find_environment(self._description)))

@@ -91,9 +91,9 @@ class Shipper:
             elif self._is_idle:
                 self._changed.notify_all()
 
-    def doubt(self, storage_id: str) -> None:
-        """Say that a checkpoint is about to come or go, before it does: if this process dies now, others look."""
-        self._link.doubt(storage_id)
+    def mark_pending(self, storage_id: str) -> None:
+        """Note that a checkpoint is about to be stored or deleted: if this process dies now, the next run looks."""
+        self._link.mark_pending(storage_id)
 
     def secure(self) -> None:
         """Have every report on the disk that is still on its way: what is published next never outlives it.
