@@ -30,8 +30,8 @@ from determined.experiment.search.base import (
     TrialExited,
     ValidationCompleted,
 )
-from determined.experiment.search.curves import Landscape
 from determined.experiment.search.searcher import Searcher
+from determined.experiment.simulation.curves import Landscape
 
 SPACE, _ = parse(
     {

@@ -18,8 +18,8 @@ from rich.table import Table
 
 from determined.experiment.hparams import parse
 from determined.experiment.search.base import Action, Create, Initial, Stop, TrialExited, ValidationCompleted
-from determined.experiment.search.curves import Curve, Landscape
 from determined.experiment.search.searcher import Searcher
+from determined.experiment.simulation.curves import Curve, Landscape
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "search-quality.svg"
 MAX_TIME = 64

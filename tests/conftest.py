@@ -18,9 +18,7 @@ from hypothesis import settings
 from tests.stores import postgres, sqlite_store, store, store_place  # noqa: F401  fixtures for everybody
 
 # Shared helpers explain their failed assertions as tests do.
-pytest.register_assert_rewrite(
-    "tests.contracts.storage", "tests.contracts.training_stream", "tests.ranks", "tests.trials"
-)
+pytest.register_assert_rewrite("tests.contracts", "tests.ranks", "tests.trials")
 
 # At a desk every run looks for new examples; a landing is judged by the same ones each time.
 settings.register_profile("ci", derandomize=True)

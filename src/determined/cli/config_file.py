@@ -21,12 +21,12 @@ def validate(ctx: click.Context, files: tuple[str, ...], settings: tuple[str, ..
 
 def _is_valid(file: str, settings: tuple[str, ...]) -> bool:
     from determined.errors import ConfigError
-    from determined.experiment.config import experiment_file, overrides
+    from determined.experiment.config import experiment_file, layers
     from determined.experiment.config.experiment_config import ExperimentConfig
 
     try:
         read = experiment_file.read(file)
-        config = ExperimentConfig.parse(overrides.layer(settings, read.values), read.values)
+        config = ExperimentConfig.parse(layers.from_settings(settings, read.values), read.values)
     except ConfigError as error:
         say(str(error) if str(error).startswith(file) else f"{file}: {error}", lines=True)
         return False

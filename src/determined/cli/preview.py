@@ -82,7 +82,7 @@ def _read(config: str, *, is_simulated: bool) -> tuple[ExperimentConfig, bool]:
 
 
 def _show(checked: ExperimentConfig, report: Report | None, form: str, *, has_file: bool) -> None:
-    from determined.experiment.search.preview import preview
+    from determined.experiment.simulation.preview import preview
 
     searcher = {key: value for key, value in checked.effective()["searcher"].items() if value is not None}
     counted = Table(PREVIEW, preview(searcher, checked.space))
@@ -167,6 +167,6 @@ def _method(searcher: dict[str, Any], config: str) -> Any:
     """The user's own search method, from the directory of the file."""
     if searcher["name"] != "custom":
         return None
-    from determined.experiment.search import custom
+    from determined.experiment.search import methods
 
-    return custom.load(searcher, Path(config).parent)
+    return methods.load(searcher, Path(config).parent)

@@ -141,8 +141,8 @@ class Report:
         }
 
     def _planned(self) -> dict[int, int]:
-        from determined.experiment.search.preview import halving_counts, preview
         from determined.experiment.simulation.play import rungs_of
+        from determined.experiment.simulation.preview import halving_counts, preview
 
         if rungs_of(self.searcher):
             return halving_counts(self.searcher)

@@ -1,7 +1,8 @@
-"""One experiment as a pure machine: something happened in, what to do now out. No clock, no files, no processes.
+"""One experiment as a pure state machine: an event in, the actions it calls for out. No clock, no files, no processes.
 
-The controller feeds it one happening at a time and carries out the deeds, in order, in the transaction that stores the
-happening. How trials are chosen is the searcher's; what states there are and how an exit is judged is `lifecycle`'s.
+The controller calls `Engine.handle` with one event at a time and performs the returned actions, in order, in the
+transaction that stores the event. Events and actions are in `events`, states and the meaning of an exit in `lifecycle`;
+which trials there are is decided by the `Searcher`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Any
 from determined import errors
 from determined.experiment import lifecycle
 from determined.experiment.events import (
+    Action,
     AddTrial,
     AttemptEnded,
     AttemptStarted,
-    Deed,
     Dequeue,
-    Happening,
+    Event,
     InvalidHPReported,
     Kill,
     Preempt,
@@ -40,11 +41,11 @@ from determined.experiment.search.base import ExitedReason
 from determined.experiment.search.searcher import Searcher
 
 INVALID_HP_SECONDS = 10.0
-"""How long a trial that has reported InvalidHP may take to leave by itself."""
+"""How many seconds a trial that reported InvalidHP has to exit by itself."""
 
 
 class Phase(str, enum.Enum):
-    """What there is of a trial outside the store."""
+    """What the controller has of a trial: nothing, a place in the queue, or running processes."""
 
     IDLE = "IDLE"
     QUEUED = "QUEUED"
@@ -53,23 +54,31 @@ class Phase(str, enum.Enum):
 
 @dataclass
 class Trial:
-    """One trial's life so far."""
+    """What the engine knows about one trial."""
 
     state: State
     phase: Phase = Phase.IDLE
     restarts: int = 0
     attempts: int = 0
-    is_invalid: bool = False  # it has said so
+    is_invalid: bool = False  # it reported InvalidHP
     is_held: bool = False  # the search paused it, so that activating the experiment does not start it
 
 
 class Engine:
-    """One experiment: happenings in, deeds out.
+    """One experiment: events in, actions out.
+
+    What comes in and goes out is listed in `events`. The order of a trial's events is: `AttemptStarted` after its
+    `Queue`, then any number of `Validated`, `Progressed` and `InvalidHPReported`, then `AttemptEnded`. After a crash,
+    `Searcher.restore` and `restore()` bring back what `snapshot()` returned; nothing else is needed.
 
     Args:
-        searcher: Its search.
-        max_restarts: How often each trial may fail.
-        name: How messages call the experiment.
+        searcher: Decides which trials there are, and when they end.
+        max_restarts: How many failures of a trial are followed by another attempt.
+        name: What messages call the experiment.
+
+    Attributes:
+        state: The experiment's state.
+        trials: Every trial that was created, by request id.
 
     Example::
 
@@ -86,25 +95,25 @@ class Engine:
         self._name = name
         self._open = 0  # trials that have not ended
         self._ends: dict[State, int] = {}
-        self._deeds: list[Deed] = []
+        self._actions: list[Action] = []
 
-    def handle(self, happening: Happening) -> list[Deed]:
-        """What to do about it, in order.
+    def handle(self, event: Event) -> list[Action]:
+        """Take in one event, and return the actions it calls for, to be performed in order.
 
         Raises:
             IllegalMove: A person asked for what this state does not allow. Nothing changed.
-            NotFound: There is no such trial.
+            NotFound: The event names a trial that was never created. Nothing changed.
         """
-        self._deeds = []
-        self._HANDLERS[type(happening)](self, happening)
-        return self._deeds
+        self._actions = []
+        self._HANDLERS[type(event)](self, event)
+        return self._actions
 
     def progress(self) -> float:
-        """How far the experiment is: exactly 1 when it is COMPLETED."""
+        """Return how far the experiment is, 0 to 1; exactly 1 when it is COMPLETED."""
         return 1.0 if self.state is State.COMPLETED else self.searcher.progress()
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything, as strict JSON."""
+        """Return everything that must survive a restart, as strict JSON."""
         return {
             "state": self.state.value,
             "trials": {request_id: dataclasses.asdict(trial) for request_id, trial in self.trials.items()},
@@ -112,7 +121,7 @@ class Engine:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Be where `snapshot` was; the searcher is restored by its own `Searcher.restore` before."""
+        """Continue from `snapshot`. The searcher given to the constructor comes from `Searcher.restore`."""
         self.state = State(snapshot["state"])
         self.trials = {
             request_id: Trial(**{**row, "state": State(row["state"]), "phase": Phase(row["phase"])})
@@ -124,7 +133,7 @@ class Engine:
                 self._ends[trial.state] = self._ends.get(trial.state, 0) + 1
         self._open = len(self.trials) - sum(self._ends.values())
 
-    # What people ask for.
+    # Requests of people.
 
     def _start(self, _: Started) -> None:
         self._search(base.Initial())
@@ -160,7 +169,7 @@ class Engine:
         if not trial.state.is_terminal:
             self._stop(asked.request_id, State.STOPPING_KILLED, "Somebody killed the trial.")
 
-    # What trials do.
+    # Events of trials.
 
     def _attempt_started(self, started: AttemptStarted) -> None:
         trial = self._trial(started.request_id)
@@ -179,7 +188,7 @@ class Engine:
         trial = self._trial(report.request_id)
         if trial.phase is Phase.RUNNING and not trial.is_invalid:
             trial.is_invalid = True
-            self._deeds.append(Kill(report.request_id, "The trial raised InvalidHP.", INVALID_HP_SECONDS))
+            self._actions.append(Kill(report.request_id, "The trial raised InvalidHP.", INVALID_HP_SECONDS))
 
     def _attempt_ended(self, ended: AttemptEnded) -> None:
         request_id, trial = ended.request_id, self._trial(ended.request_id)
@@ -199,11 +208,11 @@ class Engine:
             self._end(request_id, verdict.state, verdict.reason, verdict.early)
             return
         trial.is_invalid = False
-        self._deeds.append(SetTrial(request_id, trial.state, verdict.reason, trial.restarts))
+        self._actions.append(SetTrial(request_id, trial.state, verdict.reason, trial.restarts))
         if trial.state is State.ACTIVE:
             self._queue(request_id)
 
-    # What the search wants.
+    # The search: its events, and its actions.
 
     def _search(self, event: base.Event) -> None:
         try:
@@ -212,14 +221,14 @@ class Engine:
             if not self.state.is_terminal:
                 self._stop_everything(State.STOPPING_ERROR, f"The search failed with {type(failed).__name__}: {failed}")
             return
-        self._deeds += [Warn(text) for text in self.searcher.warnings]
+        self._actions += [Warn(text) for text in self.searcher.warnings]
         for action in actions:
-            self._carry_out(action)
+            self._apply(action)
         for create in base.creates(actions):  # after all actions: an answer may name any of the new trials
             if create.request_id in self.trials:
                 self._search(base.TrialCreated(create.request_id))
 
-    def _carry_out(self, action: base.Action) -> None:
+    def _apply(self, action: base.Action) -> None:
         if isinstance(action, base.Create):
             self._create(action)
         elif isinstance(action, base.Shutdown):
@@ -227,17 +236,17 @@ class Engine:
         elif action.request_id not in self.trials:
             return  # it was not created, because the experiment was already stopping
         elif isinstance(action, base.Stop):
-            self._stop(action.request_id, State.STOPPING_COMPLETED, "The search has seen enough of this trial.")
+            self._stop(action.request_id, State.STOPPING_COMPLETED, "The search stopped this trial.")
         elif isinstance(action, base.Pause):
             trial = self.trials[action.request_id]
             trial.is_held = True
             if trial.state is State.ACTIVE:
-                self._hold(action.request_id, "The search lets this trial wait.")
+                self._hold(action.request_id, "The search paused this trial.")
         else:
             trial = self.trials[action.request_id]
             trial.is_held = False
             if trial.state is State.PAUSED and self.state is State.ACTIVE:
-                self._set(action.request_id, State.ACTIVE, "The search lets this trial go on.")
+                self._set(action.request_id, State.ACTIVE, "The search resumed this trial.")
                 self._queue(action.request_id)
 
     def _create(self, action: base.Create) -> None:
@@ -245,7 +254,7 @@ class Engine:
             return
         self.trials[action.request_id] = Trial(self.state)
         self._open += 1
-        self._deeds.append(
+        self._actions.append(
             AddTrial(action.request_id, action.hparams, action.seed, self.state, action.source_checkpoint_uuid)
         )
         self._queue(action.request_id)
@@ -261,7 +270,7 @@ class Engine:
         else:
             self._stop_everything(State.STOPPING_COMPLETED, "The search is over.")
 
-    # How trials and the experiment end.
+    # The end of trials and of the experiment.
 
     def _stop_everything(self, to: State, reason: str) -> None:
         self._move(to, reason)
@@ -271,14 +280,14 @@ class Engine:
         self._finish_if_done()
 
     def _stop(self, request_id: str, to: State, reason: str) -> None:
-        """Bring one trial to an end, more severely than before if it is already on its way."""
+        """Stop one trial; one that is already stopping can only be stopped more severely."""
         trial = self.trials[request_id]
         if trial.state.is_terminal or trial.state is to or to not in lifecycle.TRIAL_MOVES[trial.state]:
             return
         self._set(request_id, to, reason)
         if trial.phase is Phase.RUNNING:
             kills = to in (State.STOPPING_KILLED, State.STOPPING_ERROR)
-            self._deeds.append(Kill(request_id, reason) if kills else Preempt(request_id, reason))
+            self._actions.append(Kill(request_id, reason) if kills else Preempt(request_id, reason))
             return
         self._dequeue(request_id)
         self._end(request_id, to.end, reason, lifecycle.early_reason(to.end))
@@ -303,7 +312,7 @@ class Engine:
     def _tally(self) -> str:
         return ", ".join(f"{count} {state.value}" for state, count in self._ends.items()) or "there were none"
 
-    # The small steps.
+    # Single changes of state, each with its action.
 
     def _trial(self, request_id: str) -> Trial:
         if request_id not in self.trials:
@@ -314,32 +323,32 @@ class Engine:
         if not lifecycle.move(self._name, self.state, to):
             return False
         self.state = to
-        self._deeds.append(SetExperiment(to, reason))
+        self._actions.append(SetExperiment(to, reason))
         return True
 
     def _set(self, request_id: str, state: State, reason: str) -> None:
         trial = self.trials[request_id]
         trial.state = state
-        self._deeds.append(SetTrial(request_id, state, reason, trial.restarts))
+        self._actions.append(SetTrial(request_id, state, reason, trial.restarts))
 
     def _hold(self, request_id: str, reason: str) -> None:
         self._set(request_id, State.PAUSED, reason)
         if self.trials[request_id].phase is Phase.RUNNING:
-            self._deeds.append(Preempt(request_id, reason))
+            self._actions.append(Preempt(request_id, reason))
         self._dequeue(request_id)
 
     def _queue(self, request_id: str) -> None:
-        """Have it run, unless it runs; then its exit brings it here again."""
+        """Queue the trial, unless it still runs: then the end of its attempt queues it."""
         trial = self.trials[request_id]
         if trial.state is State.ACTIVE and trial.phase is Phase.IDLE:
             trial.phase = Phase.QUEUED
-            self._deeds.append(Queue(request_id))
+            self._actions.append(Queue(request_id))
 
     def _dequeue(self, request_id: str) -> None:
         trial = self.trials[request_id]
         if trial.phase is Phase.QUEUED:
             trial.phase = Phase.IDLE
-            self._deeds.append(Dequeue(request_id))
+            self._actions.append(Dequeue(request_id))
 
     _HANDLERS: Mapping[type, Callable[[Engine, Any], None]] = {
         Started: _start,

@@ -1,4 +1,7 @@
-"""What happens to an experiment, and what is done about it: the words between the controller and the engine."""
+"""What goes into the engine (events) and what comes out of it (actions): the interface to the controller.
+
+An event says what happened; the controller stores it. An action says what to do; the controller performs it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 from determined._types import Json
 from determined.experiment.lifecycle import Exit, State
 
-# --- Happenings: what the controller saw, or was asked for.
+# --- Events: what the controller observed, or was asked for.
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,14 @@ class Request(enum.Enum):
 
 @dataclass(frozen=True)
 class TrialKillRequested:
-    """A person wants this trial gone; the others go on."""
+    """A person asked to kill this one trial; the others continue."""
 
     request_id: str
 
 
 @dataclass(frozen=True)
 class AttemptStarted:
-    """The trial has its slots, and a new attempt begins."""
+    """The trial has its slots, and the processes of a new attempt were started."""
 
     request_id: str
 
@@ -50,7 +53,7 @@ class Validated:
 
 @dataclass(frozen=True)
 class Progressed:
-    """The trial said how far it is."""
+    """The trial reported its progress, 0 to 1."""
 
     request_id: str
     progress: float
@@ -58,29 +61,29 @@ class Progressed:
 
 @dataclass(frozen=True)
 class InvalidHPReported:
-    """The trial cannot be trained with these hyperparameters, and is about to leave."""
+    """The trial raised InvalidHP: it cannot be trained with these hyperparameters, and is about to exit."""
 
     request_id: str
 
 
 @dataclass(frozen=True)
 class AttemptEnded:
-    """The processes of the trial's attempt are gone."""
+    """All processes of the trial's attempt have exited."""
 
     request_id: str
     exit: Exit
 
 
-Happening = (
+Event = (
     Started | Request | TrialKillRequested | AttemptStarted | Validated | Progressed | InvalidHPReported | AttemptEnded
 )
 
-# --- Deeds: what the controller does about it.
+# --- Actions: what the controller does, in the order in which they are returned.
 
 
 @dataclass(frozen=True)
 class AddTrial:
-    """Make the trial's row, in this state."""
+    """Insert the trial's row, in this state."""
 
     request_id: str
     hparams: dict[str, Json]
@@ -98,14 +101,14 @@ class Queue:
 
 @dataclass(frozen=True)
 class Dequeue:
-    """Do not start it after all."""
+    """Take the trial out of the queue."""
 
     request_id: str
 
 
 @dataclass(frozen=True)
 class Preempt:
-    """Ask the trial's processes to save and leave; kill them after the experiment's `preemption_timeout`."""
+    """Ask the trial's processes to checkpoint and exit; kill them after the experiment's `preemption_timeout`."""
 
     request_id: str
     reason: str
@@ -113,7 +116,7 @@ class Preempt:
 
 @dataclass(frozen=True)
 class Kill:
-    """End the trial's processes, after so many seconds of grace."""
+    """Kill the trial's processes, after `after_seconds` in which they may exit by themselves."""
 
     request_id: str
     reason: str
@@ -122,7 +125,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class SetTrial:
-    """The trial's row changes."""
+    """Update the trial's row."""
 
     request_id: str
     state: State
@@ -132,7 +135,7 @@ class SetTrial:
 
 @dataclass(frozen=True)
 class SetExperiment:
-    """The experiment's row changes."""
+    """Update the experiment's row."""
 
     state: State
     reason: str
@@ -140,9 +143,9 @@ class SetExperiment:
 
 @dataclass(frozen=True)
 class Warn:
-    """Tell the user."""
+    """Show this text to the user."""
 
     text: str
 
 
-Deed = AddTrial | Queue | Dequeue | Preempt | Kill | SetTrial | SetExperiment | Warn
+Action = AddTrial | Queue | Dequeue | Preempt | Kill | SetTrial | SetExperiment | Warn

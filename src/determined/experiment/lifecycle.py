@@ -11,7 +11,7 @@ from determined.experiment.search.base import ExitedReason
 
 
 class State(str, enum.Enum):
-    """Where an experiment or trial stands. The names are those of the store's `state` columns."""
+    """The state of an experiment or trial. The names are those of the store's `state` columns."""
 
     PAUSED = "PAUSED"
     ACTIVE = "ACTIVE"
@@ -29,17 +29,17 @@ class State(str, enum.Enum):
 
     @property
     def is_terminal(self) -> bool:
-        """Nothing runs, and nothing will, unless somebody continues the experiment."""
+        """Whether nothing runs, and nothing will unless somebody continues the experiment."""
         return self in (State.COMPLETED, State.CANCELED, State.ERROR)
 
     @property
     def is_stopping(self) -> bool:
-        """The end is decided; processes are still leaving."""
+        """Whether the end is decided and processes are still exiting."""
         return self in ENDS
 
     @property
     def end(self) -> State:
-        """What a stopping state ends in."""
+        """The terminal state that a stopping state leads to."""
         return ENDS[self]
 
 
@@ -77,7 +77,7 @@ TRIAL_MOVES: Mapping[State, tuple[State, ...]] = {
 
 
 def move(of: str, state: State, to: State, moves: Mapping[State, tuple[State, ...]] = EXPERIMENT_MOVES) -> bool:
-    """Whether going from `state` to `to` changes anything; asking for the state something is in does not.
+    """Return whether moving from `state` to `to` changes anything; moving to the present state does not.
 
     Args:
         of: What moves, for the message: "Experiment 7".
@@ -106,10 +106,10 @@ class Exit:
 
     Args:
         code: The exit code; None if nobody could see one.
-        acknowledged: The trial had seen the request to stop, and said so.
-        killed: We ended it: after a grace period, or because of a kill.
-        lost: The machine, the executor or the controller went away, not the trial.
-        matched_policy: What the log line said that forbids another try (`cancel_retries`), if one did.
+        acknowledged: The trial had acknowledged the request to stop.
+        killed: The controller killed it: after a grace period, or on request.
+        lost: The machine, the executor or the controller failed, not the trial.
+        matched_policy: The log line that matched a `cancel_retries` policy, if one did.
     """
 
     code: int | None = 0
@@ -130,14 +130,14 @@ class Verdict:
 
 
 def judge(exit: Exit, state: State, *, restarts: int, max_restarts: int, is_invalid: bool = False) -> Verdict:
-    """What the end of an attempt means: the table of the contract, read from the top.
+    """Return what the end of an attempt means for its trial.
 
     Args:
         exit: How it ended.
         state: The trial's state when it did.
         restarts: How often the trial has failed before.
         max_restarts: How often it may.
-        is_invalid: It had reported that its hyperparameters cannot be trained.
+        is_invalid: The trial had reported InvalidHP.
 
     Example::
 
@@ -173,17 +173,17 @@ def _because(exit: Exit) -> str:
 
 
 def early_reason(end: State) -> ExitedReason | None:
-    """What the search is told of a trial that was made to end like this."""
+    """Return the reason that the search is given for a trial that ended in this state."""
     return {State.CANCELED: ExitedReason.USER_CANCELED, State.ERROR: ExitedReason.ERRORED}.get(end)
 
 
 def shown_restarts(restarts: int, max_restarts: int) -> int:
-    """The number people see: the last failure, which was not followed by a restart, is none."""
+    """Return the number of restarts to show: the last failure was not followed by one."""
     return min(restarts, max_restarts)
 
 
 def result_of(ends: Iterable[State]) -> State:
-    """What an experiment is once its search is over and its trials have ended like this.
+    """Return the final state of an experiment whose search is over and whose trials ended in these states.
 
     Example::
 
@@ -196,14 +196,14 @@ def result_of(ends: Iterable[State]) -> State:
 
 
 def state_of_unmanaged(trials: Iterable[State]) -> State:
-    """What an unmanaged experiment is: the most advanced of its trials."""
+    """Return the state of an unmanaged experiment: that of its most advanced trial."""
     order = (State.RUNNING, State.COMPLETED, State.ERROR, State.CANCELED, State.PAUSED)
     found = set(trials)
     return next((state for state in order if state in found), State.PAUSED)
 
 
 def shown_state(state: State, allocations: Iterable[str]) -> str:
-    """What people see of an ACTIVE experiment or trial: how far the most advanced of its allocations is."""
+    """Return the state to show: for an ACTIVE experiment or trial, that of its most advanced allocation."""
     if state is not State.ACTIVE:
         return str(state.value)
     found = set(allocations)

@@ -1,9 +1,9 @@
 """Search methods in the words of releases before 0.38. New ones: `determined.experiment.search.base.SearchMethod`."""
 
-from determined.experiment.search.operations import (
+from determined.experiment.search.base import ExitedReason
+from determined.experiment.search.older import (
     Close,
     Create,
-    ExitedReason,
     Operation,
     Progress,
     SearcherState,

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from determined import errors
-from determined.experiment import events as h
-from determined.experiment import hparams, lifecycle
+from determined.experiment import events, hparams, lifecycle
 from determined.experiment.engine import Engine, Phase
 from determined.experiment.lifecycle import Exit, State
 from determined.experiment.search.base import SearchMethod, Stop
@@ -42,61 +41,61 @@ class Play:
         self.engine = Engine(Searcher(search, SPACE, 0, custom), max_restarts=max_restarts, name="Experiment 1")
         self.queued: list[str] = []
         self.running: list[str] = []
-        self.deeds: list[h.Deed] = []
+        self.actions: list[events.Action] = []
         self.launches = Counter[str]()
         self.states: list[State] = []
 
-    def tell(self, happening: h.Happening) -> list[h.Deed]:
-        deeds = self.engine.handle(happening)
-        for deed in deeds:
-            self.perform(deed)
-        self.deeds += deeds
-        return deeds
+    def tell(self, event: events.Event) -> list[events.Action]:
+        actions = self.engine.handle(event)
+        for action in actions:
+            self.perform(action)
+        self.actions += actions
+        return actions
 
-    def perform(self, deed: h.Deed) -> None:
-        if isinstance(deed, h.Queue):
-            assert deed.request_id not in self.queued + self.running, "one attempt at a time"
-            assert self.trial(deed.request_id).state is State.ACTIVE
-            self.queued.append(deed.request_id)
-        elif isinstance(deed, h.Dequeue):
-            self.queued.remove(deed.request_id)
-        elif isinstance(deed, h.Preempt | h.Kill):
-            assert deed.request_id in self.running
-        elif isinstance(deed, h.SetExperiment):
-            self.states.append(deed.state)
+    def perform(self, action: events.Action) -> None:
+        if isinstance(action, events.Queue):
+            assert action.request_id not in self.queued + self.running, "one attempt at a time"
+            assert self.trial(action.request_id).state is State.ACTIVE
+            self.queued.append(action.request_id)
+        elif isinstance(action, events.Dequeue):
+            self.queued.remove(action.request_id)
+        elif isinstance(action, events.Preempt | events.Kill):
+            assert action.request_id in self.running
+        elif isinstance(action, events.SetExperiment):
+            self.states.append(action.state)
 
     def launch(self, request_id: str | None = None) -> str:
         chosen = request_id or self.queued[0]
         self.queued.remove(chosen)
         self.running.append(chosen)
         self.launches[chosen] += 1
-        self.tell(h.AttemptStarted(chosen))
+        self.tell(events.AttemptStarted(chosen))
         return chosen
 
-    def leave(self, request_id: str, exit: Exit) -> list[h.Deed]:
+    def leave(self, request_id: str, exit: Exit) -> list[events.Action]:
         self.running.remove(request_id)
-        return self.tell(h.AttemptEnded(request_id, exit))
+        return self.tell(events.AttemptEnded(request_id, exit))
 
     def trial(self, request_id: str) -> Any:
         return self.engine.trials[request_id]
 
     def begin(self) -> Play:
-        self.tell(h.Started())
-        self.tell(h.Request.ACTIVATE)
+        self.tell(events.Started())
+        self.tell(events.Request.ACTIVATE)
         return self
 
 
-def kinds(deeds: list[h.Deed]) -> list[str]:
-    return [type(deed).__name__ for deed in deeds]
+def kinds(actions: list[events.Action]) -> list[str]:
+    return [type(action).__name__ for action in actions]
 
 
 def test_a_paused_submission_has_its_trials_and_starts_nothing() -> None:
     """P-53: initial trials exist in PAUSED; cancelled, the experiment is CANCELED and nothing ever ran."""
     play = Play()
-    created = play.tell(h.Started())
-    assert [deed.state for deed in created if isinstance(deed, h.AddTrial)] == [State.PAUSED] * 2
+    created = play.tell(events.Started())
+    assert [action.state for action in created if isinstance(action, events.AddTrial)] == [State.PAUSED] * 2
     assert play.queued == []
-    play.tell(h.Request.CANCEL)
+    play.tell(events.Request.CANCEL)
     assert play.states == [State.STOPPING_CANCELED, State.CANCELED]
     assert {trial.state for trial in play.engine.trials.values()} == {State.CANCELED}
     assert not play.launches
@@ -131,8 +130,8 @@ def test_activating_before_the_process_is_gone_starts_one_attempt() -> None:
     """P-52: pause, activate, then the exit: exactly one new attempt."""
     play = Play({"name": "single", "metric": "loss"}).begin()
     only = play.launch()
-    assert kinds(play.tell(h.Request.PAUSE)) == ["SetExperiment", "SetTrial", "Preempt"]
-    assert "Queue" not in kinds(play.tell(h.Request.ACTIVATE))
+    assert kinds(play.tell(events.Request.PAUSE)) == ["SetExperiment", "SetTrial", "Preempt"]
+    assert "Queue" not in kinds(play.tell(events.Request.ACTIVATE))
     assert "Queue" in kinds(play.leave(only, Exit(0, acknowledged=True)))
     assert play.queued == [only]
 
@@ -141,10 +140,10 @@ def test_a_paused_trial_that_is_killed_after_its_time_waits() -> None:
     """P-50: a paused trial that had to be killed can still be resumed, and no restart is charged."""
     play = Play({"name": "single", "metric": "loss"}).begin()
     only = play.launch()
-    play.tell(h.Request.PAUSE)
+    play.tell(events.Request.PAUSE)
     play.leave(only, Exit(-9, killed=True))
     assert (play.trial(only).state, play.trial(only).restarts, play.queued) == (State.PAUSED, 0, [])
-    play.tell(h.Request.ACTIVATE)
+    play.tell(events.Request.ACTIVATE)
     assert play.queued == [only]
 
 
@@ -152,37 +151,37 @@ def test_killing_one_trial_leaves_the_others() -> None:
     """P-55: the other trials complete, and so does the experiment."""
     play = Play({**RANDOM, "max_trials": 2}).begin()
     first, second = play.launch(), play.launch()
-    assert kinds(play.tell(h.TrialKillRequested(first))) == ["SetTrial", "Kill"]
+    assert kinds(play.tell(events.TrialKillRequested(first))) == ["SetTrial", "Kill"]
     play.leave(first, Exit(-9, killed=True))
     play.leave(second, Exit(0))
     assert [play.trial(first).state, play.trial(second).state] == [State.CANCELED, State.COMPLETED]
     assert play.engine.state is State.COMPLETED
     with pytest.raises(errors.NotFound, match="'nobody'"):
-        play.tell(h.TrialKillRequested("nobody"))
+        play.tell(events.TrialKillRequested("nobody"))
 
 
 def test_a_kill_overtakes_a_cancel() -> None:
     """4.2: cancel asks, kill does not; both again do nothing."""
     play = Play({"name": "single", "metric": "loss"}).begin()
     only = play.launch()
-    assert "Preempt" in kinds(play.tell(h.Request.CANCEL))
-    assert play.tell(h.Request.CANCEL) == []
-    assert "Kill" in kinds(play.tell(h.Request.KILL))
-    assert play.tell(h.Request.KILL) == []
+    assert "Preempt" in kinds(play.tell(events.Request.CANCEL))
+    assert play.tell(events.Request.CANCEL) == []
+    assert "Kill" in kinds(play.tell(events.Request.KILL))
+    assert play.tell(events.Request.KILL) == []
     play.leave(only, Exit(-9, killed=True))
     assert play.engine.state is State.CANCELED
-    assert play.tell(h.Request.CANCEL) == play.tell(h.Request.KILL) == []
+    assert play.tell(events.Request.CANCEL) == play.tell(events.Request.KILL) == []
     with pytest.raises(errors.IllegalMove, match="Experiment 1 is CANCELED"):
-        play.tell(h.Request.ACTIVATE)
+        play.tell(events.Request.ACTIVATE)
 
 
 def test_the_search_stops_a_running_trial_by_asking_it() -> None:
     """D1, P-41: the stop is a pre-emption; the trial ends COMPLETED and is never queued again."""
     play = Play(ASHA).begin()
     first, second = play.launch(), play.launch()
-    play.tell(h.Validated(first, {"loss": 0.1, "batches": 1}, 1))
-    deeds = play.tell(h.Validated(second, {"loss": 0.9, "batches": 1}, 1))
-    assert h.Preempt(second, "The search has seen enough of this trial.") in deeds
+    play.tell(events.Validated(first, {"loss": 0.1, "batches": 1}, 1))
+    actions = play.tell(events.Validated(second, {"loss": 0.9, "batches": 1}, 1))
+    assert events.Preempt(second, "The search stopped this trial.") in actions
     play.leave(second, Exit(0, acknowledged=True))
     assert play.trial(second).state is State.COMPLETED
     assert second not in play.queued
@@ -194,22 +193,24 @@ def test_a_trial_that_the_search_paused_waits_for_the_search() -> None:
     paused = []
     for loss in (0.5, 0.6, 0.7):
         chosen = play.launch()
-        assert "Preempt" in kinds(play.tell(h.Validated(chosen, {"loss": loss}, 1)))
+        assert "Preempt" in kinds(play.tell(events.Validated(chosen, {"loss": loss}, 1)))
         play.leave(chosen, Exit(0, acknowledged=True))
         paused.append(chosen)
     fourth, fifth = play.launch(), play.launch()
-    play.tell(h.Request.PAUSE)
-    play.tell(h.Request.ACTIVATE)
+    play.tell(events.Request.PAUSE)
+    play.tell(events.Request.ACTIVATE)
     assert [play.trial(each).state for each in paused] == [State.PAUSED] * 3
     assert play.queued == []
 
-    play.tell(h.Request.PAUSE)
-    play.tell(h.Validated(fourth, {"loss": 0.8}, 1))  # its last word, while it leaves: the search lets the best go on
+    play.tell(events.Request.PAUSE)
+    play.tell(
+        events.Validated(fourth, {"loss": 0.8}, 1)
+    )  # its last word, while it leaves: the search lets the best go on
     assert (play.trial(paused[0]).state, play.trial(paused[0]).is_held) == (State.PAUSED, False)
     for leaving in (fourth, fifth):
         play.leave(leaving, Exit(0, acknowledged=True))
     assert play.queued == []
-    play.tell(h.Request.ACTIVATE)
+    play.tell(events.Request.ACTIVATE)
     assert sorted(play.queued) == sorted([paused[0], fifth])
     assert [play.trial(each).state for each in (*paused[1:], fourth)] == [State.PAUSED] * 3
 
@@ -218,12 +219,12 @@ def test_a_trial_may_be_let_go_on_before_it_has_left() -> None:
     """A Resume that comes while the pause is still being carried out leads to exactly one new attempt."""
     play = Play({**ASHA, "form": "promotion"}).begin()
     first, second = play.launch(), play.launch()
-    play.tell(h.Validated(first, {"loss": 0.5}, 1))  # it is asked to leave, and does not yet
-    play.tell(h.TrialKillRequested(second))
+    play.tell(events.Validated(first, {"loss": 0.5}, 1))  # it is asked to leave, and does not yet
+    play.tell(events.TrialKillRequested(second))
     play.leave(second, Exit(-9, killed=True))  # a place is free, and after four arrivals the first may go on
     for loss in (0.6, 0.7):
         chosen = play.launch()
-        play.tell(h.Validated(chosen, {"loss": loss}, 1))
+        play.tell(events.Validated(chosen, {"loss": loss}, 1))
         play.leave(chosen, Exit(0, acknowledged=True))
     assert play.trial(first).state is State.ACTIVE
     assert first not in play.queued
@@ -235,7 +236,7 @@ def test_invalid_hyperparameters_are_replaced() -> None:
     """P-37, D2: the first trial raises InvalidHP, so four trials exist and three trained."""
     play = Play({**RANDOM, "max_trials": 3}).begin()
     first = play.launch()
-    assert play.tell(h.InvalidHPReported(first)) == [h.Kill(first, "The trial raised InvalidHP.", 10.0)]
+    assert play.tell(events.InvalidHPReported(first)) == [events.Kill(first, "The trial raised InvalidHP.", 10.0)]
     play.leave(first, Exit(0))
     while play.queued:
         play.leave(play.launch(), Exit(0))
@@ -247,10 +248,10 @@ def test_a_search_that_only_ever_creates_what_cannot_be_trained_gives_up() -> No
     play = Play({**RANDOM, "max_trials": 3, "max_concurrent_trials": 1}).begin()
     while play.queued:
         chosen = play.launch()
-        play.tell(h.InvalidHPReported(chosen))
+        play.tell(events.InvalidHPReported(chosen))
         play.leave(chosen, Exit(0))
     assert (play.engine.state, len(play.engine.trials)) == (State.ERROR, 100)
-    assert any(isinstance(deed, h.Warn) and "InvalidHP" in deed.text for deed in play.deeds)
+    assert any(isinstance(action, events.Warn) and "InvalidHP" in action.text for action in play.actions)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_how_trials_end_decides_how_the_experiment_does(exits: list[Any], end: S
     play = Play({**RANDOM, "max_trials": 2}).begin()
     for chosen, exit in zip([play.launch(), play.launch()], exits, strict=True):
         if exit == "kill":
-            play.tell(h.TrialKillRequested(chosen))
+            play.tell(events.TrialKillRequested(chosen))
             exit = Exit(-9, killed=True)
         play.leave(chosen, exit)
     assert play.engine.state is end
@@ -285,8 +286,8 @@ def test_a_search_method_that_fails_ends_the_experiment_kindly() -> None:
 
     play = Play({"name": "custom", "metric": "loss"}, custom=Broken()).begin()
     chosen = play.launch()
-    deeds = play.tell(h.Validated(chosen, {"loss": 1.0}, 1))
-    assert h.Kill(chosen, "The search failed with KeyError: 'oops'") in deeds
+    actions = play.tell(events.Validated(chosen, {"loss": 1.0}, 1))
+    assert events.Kill(chosen, "The search failed with KeyError: 'oops'") in actions
     play.leave(chosen, Exit(-9, killed=True))
     assert (play.engine.state, play.queued) == (State.ERROR, [])
 
@@ -309,8 +310,8 @@ class _Siblings(SearchMethod):
 def test_actions_are_all_applied_before_the_next_event() -> None:
     """3.2: actions are applied in order, and only then the next event comes, which may name any new trial."""
     play = Play({"name": "custom", "metric": "loss"}, custom=_Siblings())
-    deeds = play.tell(h.Started())
-    assert kinds(deeds)[:2] == ["AddTrial", "AddTrial"]
+    actions = play.tell(events.Started())
+    assert kinds(actions)[:2] == ["AddTrial", "AddTrial"]
     assert [trial.state for trial in play.engine.trials.values()] == [State.PAUSED, State.COMPLETED]
 
 
@@ -319,8 +320,8 @@ def test_what_is_asked_of_a_trial_that_was_not_created_has_no_effect() -> None:
     play = Play({"name": "custom", "metric": "loss"}, custom=_Siblings())
     play.begin()
     running = play.launch()
-    play.tell(h.Request.CANCEL)
-    assert play.tell(h.Validated(running, {"loss": 1.0}, 1)) == []
+    play.tell(events.Request.CANCEL)
+    assert play.tell(events.Validated(running, {"loss": 1.0}, 1)) == []
     play.leave(running, Exit(acknowledged=True))
     assert play.engine.state is State.CANCELED
 
@@ -335,8 +336,8 @@ def test_killing_what_already_ends_in_error_succeeds() -> None:
     play = Play({"name": "custom", "metric": "loss"}, custom=Broken())
     play.begin()
     running = play.launch()
-    assert "Kill" in kinds(play.tell(h.Validated(running, {"loss": 1.0}, 1)))
-    assert play.tell(h.Request.KILL) == []
+    assert "Kill" in kinds(play.tell(events.Validated(running, {"loss": 1.0}, 1)))
+    assert play.tell(events.Request.KILL) == []
     assert play.engine.state is State.STOPPING_ERROR
 
 
@@ -352,7 +353,7 @@ def step(play: Play, chance: random.Random, mood: str) -> None:
     choices = ["launch"] * 6 * bool(play.queued) + ["report", "leave"] * 5 * bool(play.running)
     choices += REQUESTS[mood]
     if not choices:
-        play.tell(h.Request.ACTIVATE)
+        play.tell(events.Request.ACTIVATE)
         return
     choice = chance.choice(choices)
     if choice == "launch":
@@ -360,19 +361,19 @@ def step(play: Play, chance: random.Random, mood: str) -> None:
     elif choice == "report":
         chosen = chance.choice(play.running)
         value = chance.choice([chance.random(), float("nan"), float("inf")])
-        play.tell(h.Validated(chosen, {"loss": value}, chance.choice([1, 4, 16])))
-        play.tell(h.Progressed(chosen, chance.random()))
+        play.tell(events.Validated(chosen, {"loss": value}, chance.choice([1, 4, 16])))
+        play.tell(events.Progressed(chosen, chance.random()))
         if chance.random() < 0.1:
-            play.tell(h.InvalidHPReported(chosen))
+            play.tell(events.InvalidHPReported(chosen))
     elif choice == "leave":
         chosen = chance.choice(play.running)
         facts = {"acknowledged": chance.random() < 0.3, "killed": chance.random() < 0.2, "lost": chance.random() < 0.1}
         play.leave(chosen, Exit(chance.choice([0, 0, 0, 1, -9]), **facts))
     elif choice == "kill trial":
-        play.tell(h.TrialKillRequested(chance.choice(list(play.engine.trials))))
+        play.tell(events.TrialKillRequested(chance.choice(list(play.engine.trials))))
     else:
         try:
-            play.tell(h.Request(choice))
+            play.tell(events.Request(choice))
         except errors.IllegalMove:
             assert play.engine.state.is_stopping or play.engine.state.is_terminal
 
@@ -382,7 +383,7 @@ def check(play: Play, before: dict[str, State]) -> None:
         was = before.get(request_id)
         if was is not None and was is not trial.state:
             reachable = {was}
-            for _ in range(3):  # one happening may move a trial twice, as through STOPPING to its end
+            for _ in range(3):  # one event may move a trial twice, as through STOPPING to its end
                 reachable |= {to for state in reachable for to in lifecycle.TRIAL_MOVES[state]}
             assert trial.state in reachable
         assert (trial.phase is Phase.QUEUED) == (request_id in play.queued)

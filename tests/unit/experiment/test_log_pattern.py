@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from determined.experiment.config.log_pattern import compiled
+from determined.experiment.log_pattern import compiled
 
 
 @pytest.mark.parametrize(

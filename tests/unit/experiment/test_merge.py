@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from determined.experiment.config.merge import merged
+from determined.experiment.config.layers import merged
 
 
 def test_mappings_merge_and_scalars_and_lists_are_replaced() -> None:

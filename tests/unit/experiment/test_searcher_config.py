@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from determined.errors import ConfigError
-from determined.experiment.config.base import is_retired
 from determined.experiment.config.experiment_config import ExperimentConfig
 from determined.experiment.config.searcher import SEARCHERS
+from determined.experiment.config.sections import is_retired
 
 MINIMAL: dict[str, dict[str, Any]] = {
     "single": {},

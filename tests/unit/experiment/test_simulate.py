@@ -13,9 +13,9 @@ from determined import errors
 from determined.experiment import hparams
 from determined.experiment.lifecycle import State
 from determined.experiment.search.base import Action, Pause, Resume, SearchContext, SearchMethod, Shutdown
-from determined.experiment.search.curves import Landscape
-from determined.experiment.search.preview import halving_counts
+from determined.experiment.simulation.curves import Landscape
 from determined.experiment.simulation.play import World, moments, rungs_of, simulate
+from determined.experiment.simulation.preview import halving_counts
 from determined.experiment.simulation.result import Ending, SimulatedTrial, Simulation, Span
 
 SPACE, _ = hparams.parse(

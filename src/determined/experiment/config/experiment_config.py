@@ -1,4 +1,4 @@
-"""ExperimentConfig: layers of plain values in, checked values with defaults out. Files are read in `config_file.py`."""
+"""ExperimentConfig: layers of plain values in, checked values with defaults out. `experiment_file` reads files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from determined.errors import ConfigError
 from determined.experiment import hparams
 from determined.experiment.config import explain, legacy, rules
 from determined.experiment.config.fields import DEFAULT_LOG_POLICIES, Fields
-from determined.experiment.config.json_values import plain, shown
-from determined.experiment.config.merge import merged
-from determined.experiment.config.nulls import without_nulls
-from determined.experiment.config.problems import Problem, listed
+from determined.experiment.config.layers import merged, plain, without_nulls
+from determined.experiment.config.problems import Problem, listed, shown
 from determined.experiment.config.searcher import ALIASES
 from determined.experiment.config.storage import default_storage
 
@@ -47,11 +45,11 @@ class ExperimentConfig(Fields):
                 completeness, then currency.
         """
         problems: list[Problem] = []
-        values = _one(layers, problems)
+        values = _merged(layers, problems)
         fields = _shaped(values, problems)
         space, found = _space(values)
-        told = {problem.path for problem in problems}  # what is told of already looks as if it were missing
-        problems += [*(problem for problem in found if problem.path not in told), *rules.contradictions(values)]
+        listed_paths = {problem.path for problem in problems}  # a value with a problem looks as if it were missing
+        problems += [*(problem for problem in found if problem.path not in listed_paths), *rules.contradictions(values)]
         _refuse(problems)
         assert fields is not None
 
@@ -62,17 +60,17 @@ class ExperimentConfig(Fields):
             complete.model_fields_set, **{k: getattr(complete, k) for k in Fields.model_fields}
         )
         config._space = space
-        config._warnings = (*legacy.warnings(fields), *_of_the_search(values, space), *_without_type(space))
+        config._warnings = (*legacy.warnings(fields), *_search_warnings(values, space), *_missing_types(space))
         return config
 
     @property
     def space(self) -> hparams.Space:
-        """What the search may choose from."""
+        """The hyperparameters that the search may choose from."""
         return self._space
 
     @property
     def warnings(self) -> list[str]:
-        """What people should know although it works, one sentence each."""
+        """What the user should know about a configuration that works, one sentence each."""
         return list(self._warnings)
 
     def effective(self) -> dict[str, Any]:
@@ -88,12 +86,12 @@ class ExperimentConfig(Fields):
 
 
 def built_in() -> dict[str, Any]:
-    """The weakest layer: defaults that merge, rather than being replaced."""
+    """Return the weakest layer: defaults that merge with what the file says."""
     return {"log_policies": list(DEFAULT_LOG_POLICIES), "checkpoint_storage": default_storage()}
 
 
-def _one(layers: Iterable[Mapping[str, Any]], problems: list[Problem]) -> dict[str, Any]:
-    """All layers as one mapping of plain values, without nulls."""
+def _merged(layers: Iterable[Mapping[str, Any]], problems: list[Problem]) -> dict[str, Any]:
+    """Return all layers as one mapping of plain values, without nulls."""
     cleaned = []
     for layer in layers:
         if not isinstance(layer, Mapping):
@@ -123,13 +121,13 @@ def _method(values: Mapping[str, Any]) -> Any:
     return searcher.get("name") if isinstance(searcher, dict) else None
 
 
-def _of_the_search(values: Mapping[str, Any], space: hparams.Space) -> list[str]:
+def _search_warnings(values: Mapping[str, Any], space: hparams.Space) -> list[str]:
     if _method(values) == "single" and not space.is_constant():
         return ["searcher is single, and hyperparameters are not all constant: one sample is drawn, and no more."]
     return []
 
 
-def _without_type(space: hparams.Space) -> Iterator[str]:
+def _missing_types(space: hparams.Space) -> Iterator[str]:
     paths = dict.fromkeys(path for path, _ in space.parameters())
     for *group, last in paths:
         if group and last == "minval" and (*group, "maxval") in paths:
@@ -143,5 +141,5 @@ def _refuse(problems: Iterable[Problem]) -> None:
 
 
 def _on_one_line(text: str) -> str:
-    """Keys may hold anything; a problem is one line."""
+    """Escape what is not printable: keys may hold anything, and a problem is one line."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,4 +1,4 @@
-"""Reading an experiment file: its text, byte for byte, and the plain values in it. What they mean is `config.py`'s."""
+"""Read an experiment file: its text, byte for byte, and the plain values in it. `experiment_config` checks them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read(path: str | Path) -> ConfigFile:
 
 
 def parse(text: str, name: str = "the experiment file") -> ConfigFile:
-    """Understand the text of an experiment file.
+    """Parse the text of an experiment file.
 
     Example::
 
@@ -75,7 +75,7 @@ def parse(text: str, name: str = "the experiment file") -> ConfigFile:
 
 
 def load(text: str) -> yaml_values.Loaded:
-    """The plain values of YAML or JSON text, whatever they are."""
+    """Return the plain values of YAML or JSON text, whatever they are."""
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):  # JSON may hold tabs and surrogate escapes, which YAML does not take
         try:
@@ -97,7 +97,7 @@ def _refuse(constant: str) -> Any:
 
 
 def _bounded(values: Any) -> Any:
-    """`values`, if they are no deeper than YAML may be."""
+    """Return `values`, if they are no deeper than YAML may be."""
     level = [values]
     for _ in range(yaml_values.DEEPEST + 1):
         level = [

@@ -1,4 +1,4 @@
-"""From what pydantic finds to sentences that people can act on: the value, what it has to be, and what to type."""
+"""Turn pydantic's errors into sentences: the value, what it has to be, and what to type."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from determined._redact import is_secret
-from determined.experiment.config.base import is_retired
-from determined.experiment.config.json_values import child, shown
-from determined.experiment.config.problems import Problem
+from determined.experiment.config.problems import Problem, child, shown
 from determined.experiment.config.searcher import ALIASES, REMOVED, SEARCHERS
+from determined.experiment.config.sections import is_retired
 from determined.experiment.config.storage import STORAGE
 
 UNIONS = ("searcher", "checkpoint_storage")  # pydantic puts the chosen type into the path, users do not
@@ -34,7 +33,7 @@ UNKNOWN = {
 
 
 def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
-    """One problem for each error that pydantic found while reading `model`."""
+    """Yield one problem for each error that pydantic found while reading `model`."""
     for found in error.errors(include_url=False):
         location = found["loc"]
         path = _path(location)
@@ -76,7 +75,7 @@ def _reason(found: Mapping[str, Any], path: str, key: str) -> str:
 
 
 def _unknown_kind(path: str, section: Mapping[str, Any]) -> Problem:
-    """The searcher or storage is none that we have."""
+    """Return the problem of an unknown searcher name or storage type."""
     tag, known = ("name", [*SEARCHERS, *ALIASES]) if path == "searcher" else ("type", list(STORAGE))
     given = section.get(tag)
     reason = f"is {shown(given)}, and has to be one of {', '.join(known)}.{close(given, known)}"
@@ -99,18 +98,18 @@ def _listing(known: Sequence[str]) -> str:
 
 
 def close(given: Any, known: Iterable[str]) -> str:
-    """`Did you mean searcher?`, if something is near enough."""
+    """Return `Did you mean searcher?` if a known name is close to the given one."""
     near = difflib.get_close_matches(str(given).lower(), list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]}?" if near and near[0] != given else ""
 
 
 def names(model: type[BaseModel]) -> list[str]:
-    """The keys that people should use."""
+    """Return the keys that are not retired."""
     return [field.alias or name for name, field in model.model_fields.items() if not is_retired(field)]
 
 
 def _owner(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
-    """The section that a path leads to."""
+    """Return the class of the section that a path leads to."""
     if len(location) > 1 and location[0] in UNIONS:
         return {**SEARCHERS, **STORAGE}.get(str(location[1]))
     found: type[BaseModel] | None = model

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from determined.experiment.config.base import Section
 from determined.experiment.config.fields import Fields
 from determined.experiment.config.searcher import ALIASES, SEARCHERS
-from determined.experiment.config.sections import Length
+from determined.experiment.config.sections import Length, Section
 from determined.experiment.config.storage import STORAGE
 
 Schema = dict[str, Any]

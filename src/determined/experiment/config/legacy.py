@@ -1,4 +1,4 @@
-"""What older experiment files say: kept working where it has a meaning, with one warning for each field."""
+"""Fields of older experiment files: they keep working where they have a meaning, with one warning each."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from determined.experiment.config.base import is_retired
 from determined.experiment.config.fields import Fields
 from determined.experiment.config.searcher import AdaptiveAsha, AsyncHalving, Custom, Optuna, WithLength
-from determined.experiment.config.sections import BindMount, Length
+from determined.experiment.config.sections import BindMount, Length, is_retired
 from determined.experiment.config.storage import SharedFs
 
 TRIAL_CLASS = re.compile(r"[A-Za-z0-9_.]+:[A-Za-z0-9_]+")
 LAUNCHED_CLASS = re.compile(r"(?:^|\s)--trial[\s=]+[A-Za-z0-9_.]+:[A-Za-z0-9_]+")
 LONGEST_DESCRIPTION = 255
-TOLD = {
+WARNINGS = {
     "scheduling_unit": "scheduling_unit is the reporting period of trial-class entrypoints. "
     "In a script, use fit(reporting_period=...).",
     "min_validation_period": "min_validation_period is used by trial-class entrypoints only. "
@@ -35,7 +34,7 @@ TOLD = {
 
 
 def with_derived(fields: Fields) -> Fields:
-    """The fields that follow from others: ASHA's time from max_length, a custom method from its other names."""
+    """Fill in fields that follow from others: ASHA's time from max_length, a custom method from its other names."""
     searcher = fields.searcher
     if isinstance(searcher, (AsyncHalving, AdaptiveAsha)) and (unit := _unit(searcher)):
         assert isinstance(searcher.max_length, Length)
@@ -50,19 +49,19 @@ def with_derived(fields: Fields) -> Fields:
 
 
 def _unit(searcher: AsyncHalving | AdaptiveAsha) -> str | None:
-    """The unit of max_length, where it has to stand for the missing time fields and can."""
+    """Return the unit of max_length if it replaces the missing time fields."""
     if searcher.time_metric is not None or searcher.max_time is not None or not isinstance(searcher.max_length, Length):
         return None
     return next((unit for unit in ("batches", "epochs") if getattr(searcher.max_length, unit)), None)
 
 
 def warnings(given: Fields) -> Iterator[str]:
-    """What people should know about a configuration that works, one sentence each.
+    """Yield what the user should know about a configuration that works, one sentence each.
 
     Args:
-        given: The fields before `with_derived`, so that it shows what was written.
+        given: The fields as the file gave them, before `with_derived`.
     """
-    for key, sentence in TOLD.items():
+    for key, sentence in WARNINGS.items():
         if getattr(given, key) is not None:
             yield sentence
     yield from _entrypoint(given.entrypoint)
@@ -75,7 +74,7 @@ def warnings(given: Fields) -> Iterator[str]:
 
 
 def is_trial_class(entrypoint: Any) -> bool:
-    """Whether the entrypoint is a trial class rather than a script."""
+    """Return whether the entrypoint is a trial class rather than a script."""
     line = " ".join(map(str, entrypoint)) if isinstance(entrypoint, list) else str(entrypoint)
     return bool(TRIAL_CLASS.fullmatch(line) or LAUNCHED_CLASS.search(line))
 
@@ -122,7 +121,7 @@ def _containers(given: Fields) -> Iterator[str]:
 
 
 def _ignored(path: str, section: BaseModel, why: str = "trials run without containers.") -> Iterator[str]:
-    """One sentence about all retired fields of a section that were given."""
+    """Yield one sentence about all retired fields of a section that were given."""
     fields = type(section).model_fields
     names = [name for name, field in fields.items() if is_retired(field) and getattr(section, name) is not None]
     if names:

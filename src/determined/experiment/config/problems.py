@@ -1,9 +1,10 @@
-"""What is wrong with an experiment configuration, as a list: one problem per line, each with its path."""
+"""Problems of an experiment configuration: one per line, each with its path."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Problem(NamedTuple):
@@ -18,5 +19,18 @@ class Problem(NamedTuple):
 
 
 def listed(problems: Iterable[Problem]) -> str:
-    """All problems under one heading, as people read them."""
+    """Return all problems as text, under one heading."""
     return "\n".join(["invalid experiment configuration", *(str(problem) for problem in problems)])
+
+
+def child(path: str, key: str | int) -> str:
+    """Return the path of the value under `key`."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def shown(value: Any) -> str:
+    """Return `value` as a configuration would write it, shortened for a message."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:50]}..."

@@ -1,6 +1,6 @@
-"""What one key of an experiment file means for another: rules that no single field can check.
+"""Rules between keys of an experiment file, which no single field can check.
 
-They look at plain values, so that they speak up even where other parts of the file are wrong.
+They read plain values, so that they report problems even where other parts of the file are wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIME = ("time_metric", "max_time")
 
 
 def contradictions(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Keys that cannot stand together: part of the check of shape."""
+    """Yield a problem for keys that exclude each other: part of the check of shape."""
     yield from _policies(values.get("log_policies"))
     yield from _mounts(values.get("bind_mounts"))
     yield from _searcher(_section(values, "searcher"))
@@ -104,7 +104,7 @@ def _profiling(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _records(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Records become batches by global_batch_size."""
+    """Check that a length in records comes with global_batch_size, which turns it into batches."""
     lengths: dict[str, Any] = {}
     searcher = _section(values, "searcher")
     if searcher.get("name") in ("single", "random", "grid"):  # elsewhere records are of no use, whatever the batch
@@ -119,7 +119,7 @@ def _records(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def missing(fields: Fields, *, managed: bool) -> Iterator[Problem]:
-    """Required keys that no layer gave: the check of completeness."""
+    """Yield a problem for each required key that no layer gave: the check of completeness."""
     if managed and fields.entrypoint is None:
         yield Problem("entrypoint", 'is missing. Say what to run, for example "entrypoint: python3 train.py".')
     if (fields.workspace == "") != (fields.project == ""):
@@ -168,7 +168,7 @@ def _incomplete_stopping(searcher: Optuna) -> list[str]:
 
 
 def outdated(fields: Fields) -> Iterator[Problem]:
-    """What was removed: the check of currency."""
+    """Yield a problem for a searcher that was removed: the check of currency."""
     if isinstance(fields.searcher, Removed):
         assert fields.searcher.name in REMOVED
         yield Problem("searcher.name", removed(fields.searcher.name))

@@ -1,4 +1,4 @@
-"""The section `searcher`: one class for each search method. How they search is `search/`'s business."""
+"""The section `searcher`: one class for each search method. The methods themselves are in `experiment.search`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator
 
-from determined.experiment.config.base import LARGEST, Number, Section, ignored, kept
-from determined.experiment.config.sections import Length
+from determined.experiment.config.sections import LARGEST, Length, Number, Section, ignored, kept
 
 CLASS = re.compile(r"[A-Za-z0-9_.]+:[A-Za-z0-9_.]+")
 REMOVED = ("sync_halving", "adaptive", "adaptive_simple")
@@ -142,7 +141,7 @@ class Optuna(Searcher):
 
 
 class Custom(Searcher):
-    """A search method of your own, from the context directory; all other keys are its own business."""
+    """A search method of your own, from the context directory; all other keys are passed on to it."""
 
     model_config = ConfigDict(extra="allow")
     REQUIRED = ("metric",)
@@ -170,14 +169,14 @@ class Unnamed(Searcher):
 
 
 class Removed(Section):
-    """A searcher that is no more."""
+    """A searcher that was removed."""
 
     model_config = ConfigDict(extra="allow")
     name: Literal["sync_halving", "adaptive", "adaptive_simple"]
 
 
 def length(value: Any, least: int = 1) -> Length | int:
-    """A length: a number, or one unit of `Length`. ValueError says what it has to be."""
+    """Return a length, which is a number or one unit of `Length`; raise a ValueError that says what it has to be."""
     if isinstance(value, Length):
         return value
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
@@ -199,7 +198,7 @@ ALIASES = {"asha": "async_halving"}
 
 
 def method(value: Any) -> Any:
-    """Which class reads this section."""
+    """Return the tag of the class that reads this section."""
     name = value.get("name", "unnamed") if isinstance(value, dict) else getattr(value, "name", None) or "unnamed"
     return "removed" if name in REMOVED else name if isinstance(name, str) else "unknown"
 

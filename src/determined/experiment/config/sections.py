@@ -1,4 +1,7 @@
-"""The smaller sections of an experiment file, one class each. Searchers and storage have files of their own."""
+"""The smaller sections of an experiment file, one class each, and what all sections share.
+
+Sections are strict: no unknown keys, no conversion of types. Searchers and storage have files of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,65 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_serializer,
+)
 
-from determined.experiment.config.base import LARGEST, Number, Section, ignored, kept
-from determined.experiment.config.json_values import shown
-from determined.experiment.config.log_pattern import compiled
+from determined.experiment.config.problems import shown
+from determined.experiment.log_pattern import compiled
+
+LARGEST = 2**53 - 1  # what JSON readers hold exactly
+
+
+def _kept_whole(value: Any, check: Any) -> Any:
+    """Check a number as a float, and keep 4 as 4."""
+    checked = check(value)
+    return value if isinstance(value, int) else checked
+
+
+Number = Annotated[float, WrapValidator(_kept_whole), PlainSerializer(lambda value: value)]
+
+
+def kept(default: Any = None, description: str = "", **rules: Any) -> Any:
+    """A legacy field that still has an effect; it is shown only where it was given."""
+    return Field(default, description=f"Older configurations: {description}", json_schema_extra=_RETIRED, **rules)
+
+
+def ignored(description: str = "has no effect here.") -> Any:
+    """A field that is accepted and left out of the effective configuration."""
+    return Field(None, exclude=True, description=f"Ignored: {description}", json_schema_extra=_RETIRED)
+
+
+_RETIRED: dict[str, Any] = {"deprecated": True}
+
+
+class Section(BaseModel):
+    """A mapping of the experiment file. Required keys may be absent here: completeness is checked after merging."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
+    REQUIRED: ClassVar[tuple[str, ...]] = ()
+    SHOWS_NULL: ClassVar[bool] = True  # keys without a value are shown, so that people see what there is
+
+    @model_serializer(mode="wrap")
+    def _shown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        shown: dict[str, Any] = handler(self)
+        retired = {key for key, field in type(self).model_fields.items() if is_retired(field)}
+        return {k: v for k, v in shown.items() if v is not None or (self.SHOWS_NULL and k not in retired)}
+
+
+def is_retired(field: Any) -> bool:
+    """Return whether this field exists for older configurations only."""
+    return bool(field.json_schema_extra == _RETIRED)
+
 
 VARIABLE = re.compile(r"[^=\s\0]+=[^\0]*", re.DOTALL)
 SLOT_TYPES = ("cpu", "cuda", "rocm")
@@ -38,7 +93,7 @@ class Resources(Section):
 
 
 def assignments(entries: Any) -> Any:
-    """`entries`, if each says NAME=VALUE. ValueError names those that do not."""
+    """Return `entries` if each is NAME=VALUE; raise a ValueError that names those that are not."""
     given = entries if isinstance(entries, list) else []
     if wrong := [shown(e) for e in given if not isinstance(e, str) or not VARIABLE.fullmatch(e)]:
         raise ValueError(f'has {", ".join(wrong)}, and has to be a list of texts of the form "NAME=VALUE".')

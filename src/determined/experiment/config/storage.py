@@ -1,4 +1,4 @@
-"""The section `checkpoint_storage`: one class for each type of storage. Opening one is `artifacts`' business."""
+"""The section `checkpoint_storage`: one class for each type of storage. `artifacts` opens them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import Discriminator, Field, Tag, field_validator
 
 from determined._home import data_directory
 from determined.artifacts.config import BUCKET, normal_prefix
-from determined.experiment.config.base import LARGEST, Section, ignored
+from determined.experiment.config.sections import LARGEST, Section, ignored
 
 
 def default_storage() -> dict[str, Any]:
-    """Where checkpoints go when nobody says."""
+    """Return the storage of checkpoints where none is configured."""
     return {"type": "directory", "container_path": str(data_directory() / "checkpoints")}
 
 
@@ -116,7 +116,7 @@ class Azure(Bucket):
 
 
 def absolute(value: str) -> str:
-    """`value`, if it names the same place from everywhere: the working directory of a trial does not last."""
+    """Return `value` if it is absolute: the working directory of a trial does not last."""
     if not Path(value).is_absolute():
         raise ValueError(f"is {value!r}, and has to be an absolute path, such as /data/checkpoints.")
     return value
@@ -129,7 +129,7 @@ def bucket_name(value: str) -> str:
 
 
 def kind(value: Any) -> Any:
-    """Which class reads this section."""
+    """Return the tag of the class that reads this section."""
     return value.get("type", "directory") if isinstance(value, dict) else getattr(value, "type", "directory")
 
 

@@ -1,7 +1,7 @@
 """From YAML text to plain values, by the rules of YAML 1.2: what JSON can hold, and nothing else.
 
 Values are put together from the parser's events, without recursion and without constructors, so that no tag can build
-an object, no alias can grow without limit, and every refusal knows its line. Files are opened in `config_file.py`.
+an object, no alias can grow without limit, and every refusal knows its line. Files are opened in `experiment_file`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Open:
 
 
 class _Builder:
-    """Takes parser events and leaves the value in `root`."""
+    """Builds the value in `root` from parser events."""
 
     def __init__(self) -> None:
         self.root: Any = None
@@ -143,7 +143,7 @@ class _Builder:
         self._finish(value, size, None, event.start_mark)
 
     def _finish(self, value: Any, size: int, anchor: str | None, mark: Any, *, is_merge: bool = False) -> None:
-        """Hand a complete value to what it stands in."""
+        """Add a complete value to the list or mapping that holds it."""
         if anchor is not None:
             self._anchors[anchor] = (value, size)
         if not self._open:
@@ -191,7 +191,7 @@ class _Builder:
         return float(value) if kind is FLOAT else value
 
     def _plain(self, text: str, mark: Any) -> Any:
-        """What unquoted text stands for."""
+        """Return the value of unquoted text."""
         if NULL.fullmatch(text):
             return None
         if BOOL.fullmatch(text):
@@ -228,7 +228,7 @@ def _mergeable(value: Any, mark: Any) -> list[dict[str, Any]]:
 
 
 def _closed(done: _Open) -> dict[str, Any] | list[Any]:
-    """The value with what `<<` brings in; what is written out wins, then what is merged first."""
+    """Return the value with the keys that `<<` adds; keys written out win, then the mapping merged first."""
     if not done.merged or isinstance(done.value, list):
         return done.value
     merged: dict[str, Any] = {}

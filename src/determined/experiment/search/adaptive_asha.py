@@ -8,7 +8,18 @@ from typing import Any
 from determined.experiment.search.asha import HalvingMethod, StoppingHalving
 from determined.experiment.search.base import Action, ExitedReason, SearchContext, SearchMethod, SearchState, creates
 from determined.experiment.search.promotion import PromotingHalving
-from determined.experiment.search.rungs import Halving, brackets
+from determined.experiment.search.rungs import Bracket, Halving, brackets
+
+
+def halving(searcher: Mapping[str, Any]) -> HalvingMethod:
+    """Return the method that a checked `async_halving` section asks for."""
+    (bracket,) = brackets(searcher)
+    return _halving(searcher, bracket)
+
+
+def _halving(searcher: Mapping[str, Any], bracket: Bracket) -> HalvingMethod:
+    form = PromotingHalving if searcher.get("form") == "promotion" else StoppingHalving
+    return form(Halving.of(searcher, bracket))
 
 
 class AdaptiveAsha(SearchMethod):
@@ -18,8 +29,7 @@ class AdaptiveAsha(SearchMethod):
     """
 
     def __init__(self, searcher: Mapping[str, Any]) -> None:
-        form = PromotingHalving if searcher.get("form") == "promotion" else StoppingHalving
-        self.brackets: list[HalvingMethod] = [form(Halving.of(searcher, bracket)) for bracket in brackets(searcher)]
+        self.brackets = [_halving(searcher, bracket) for bracket in brackets(searcher)]
         self._bracket_of: dict[str, int] = {}  # of trials that have not exited
 
     def initial_trials(self, ctx: SearchContext) -> list[Action]:

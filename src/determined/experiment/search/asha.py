@@ -23,19 +23,10 @@ from determined.experiment.search.base import (
     Stop,
     spell,
 )
-from determined.experiment.search.rungs import Halving, brackets, keep_count
+from determined.experiment.search.rungs import Halving, keep_count
 
 FULL = 1.2
 """Progress counts arrivals at the first rung, and leaves this much for what comes after."""
-
-
-def halving(searcher: Mapping[str, Any]) -> HalvingMethod:
-    """The method that a checked `async_halving` section describes, in the form it asks for."""
-    from determined.experiment.search.promotion import PromotingHalving
-
-    (bracket,) = brackets(searcher)
-    form = PromotingHalving if searcher.get("form") == "promotion" else StoppingHalving
-    return form(Halving.of(searcher, bracket))
 
 
 class Rung:

@@ -1,10 +1,10 @@
-"""Words of a search: events, actions, and the contract of a search method. The bookkeeping is in searcher.py.
+"""Events and actions of a search, and the contract of a search method. `searcher` does the bookkeeping.
 
 A search is a pure function: its configuration, the space, the seed, and the events so far decide every action. So there
 are two ways to get one back after a crash, and both give the same later actions as if nothing had happened:
 
 1. From all events: `Searcher.rebuild(searcher, space, seed, events)` hands a new searcher the stored events, in order.
-   Their actions are thrown away: they were applied when the events first came.
+   Their actions are discarded: they were applied when the events first came.
 2. From a snapshot: `Searcher.restore(snapshot, searcher, space)`, then `handle()` for the stored events from number
    `snapshot["events"]` on (counted from 0). A snapshot grows with the search, an event does not: store every event, and
    a snapshot now and then.
@@ -37,7 +37,7 @@ class ExitedReason(enum.Enum):
     INVALID_HP = "INVALID_HP"
 
 
-# --- Actions: what a search wants done, in this order.
+# --- Actions: what a search asks for, to be applied in the order of its list.
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Shutdown:
 
 Action = Create | Stop | Pause | Resume | Shutdown
 
-# --- Events: what happened, in this order.
+# --- Events: what happened, told in this order.
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ _Kind = TypeVar("_Kind")
 
 
 def to_json(item: Action | Event) -> dict[str, Json]:
-    """An action or event as a strict JSON object: its fields, and `type`. NaN and infinity become text.
+    """Return an action or event as a strict JSON object: its fields, and `type`. NaN and infinity become text.
 
     Example::
 
@@ -159,12 +159,12 @@ def to_json(item: Action | Event) -> dict[str, Json]:
 
 
 def action_from_json(row: Mapping[str, Any]) -> Action:
-    """The action that `to_json` wrote."""
+    """Return the action that `to_json` wrote."""
     return _from_json(row, _ACTIONS)
 
 
 def event_from_json(row: Mapping[str, Any]) -> Event:
-    """The event that `to_json` wrote. NaN and infinity stay text; the searcher reads them as numbers."""
+    """Return the event that `to_json` wrote. NaN and infinity stay text; the searcher reads them as numbers."""
     return _from_json(row, _EVENTS)
 
 
@@ -189,14 +189,14 @@ def _plain(value: Any) -> Json:
 
 
 def spell(value: float) -> float | str:
-    """A number as strict JSON can hold it: NaN and infinity are text."""
+    """Return a number as strict JSON can hold it: NaN and infinity are text."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def read_number(value: Any) -> float | None:
-    """A reported value as a number, also one that came as text; None if it is none.
+    """Return a reported value as a number, also one that came as text; None if it is none.
 
     Example::
 
@@ -265,7 +265,7 @@ class SearchContext:
         return Create(request_id, values, self.generator.trial_seed(), source_checkpoint_uuid)
 
     def warn(self, text: str) -> None:
-        """Tell the user something, once, when this event is handled."""
+        """Show this text to the user, once, when this event has been handled."""
         self.warnings.append(text)
 
 
@@ -274,7 +274,7 @@ class SearchMethod:
 
     Every method is told of one event and returns what to do, in order. All that must survive a restart goes through
     `snapshot()` and `restore()`, as JSON. The search ends by itself when every trial has exited; return a `Shutdown` to
-    end it sooner. Of what came in wrong a method sees nothing: an event comes once, only for trials that live, and
+    end it sooner. A method never sees invalid input: an event comes once, only for trials that live, and
     `metrics` always has the searcher metric, as a float (NaN and infinity possible), and `batches`.
 
     Example::
@@ -322,13 +322,13 @@ class SearchMethod:
         return state.work_done() / state.requested if state.requested else 0.0
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything the method remembers, as JSON."""
+        """Return everything that must survive a restart, as JSON."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Remember what `snapshot` said."""
+        """Take back what `snapshot` returned."""
 
 
 def creates(actions: Iterable[Action]) -> list[Create]:
-    """The new trials among some actions."""
+    """Return the new trials among some actions."""
     return [action for action in actions if isinstance(action, Create)]

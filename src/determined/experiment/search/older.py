@@ -1,18 +1,118 @@
-"""Lets a search method of releases before 0.38 take part: its operations become actions, our events its calls."""
+"""Search methods of releases before 0.38: what users import from `determined.searcher`, and the adapter to ours."""
 
 from __future__ import annotations
 
+import abc
 import base64
 import math
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from determined import errors
-from determined.experiment.search import base, operations
+from determined.experiment.search import base
 from determined.experiment.search.base import Action, ExitedReason, SearchContext, SearchState
+
+
+class Operation:
+    """Something a search method wants done."""
+
+
+@dataclass
+class Create(Operation):
+    """A new trial; `checkpoint` is what it starts from, an object with a `uuid`, or the uuid."""
+
+    request_id: uuid.UUID
+    hparams: dict[str, Any]
+    checkpoint: Any = None
+
+
+@dataclass
+class ValidateAfter(Operation):
+    """Tell me about the first validation at or after this length. The trial does not wait for an answer."""
+
+    request_id: uuid.UUID
+    length: int
+
+
+@dataclass
+class Close(Operation):
+    """The trial has trained enough."""
+
+    request_id: uuid.UUID
+
+
+@dataclass
+class Progress(Operation):
+    """How far the search has come, 0 to 1."""
+
+    progress: float
+
+
+@dataclass
+class Shutdown(Operation):
+    """The search is over."""
+
+    cancel: bool = False
+    failure: bool = False
+
+
+@dataclass
+class SearcherState:
+    """What a method is told about its trials, with every event."""
+
+    failures: set[uuid.UUID] = field(default_factory=set)
+    trial_progress: dict[uuid.UUID, float] = field(default_factory=dict)
+    trials_closed: set[uuid.UUID] = field(default_factory=set)
+    trials_created: set[uuid.UUID] = field(default_factory=set)
+    last_event_id: int = 0
+
+
+class SearchMethod(abc.ABC):
+    """A search in the words of releases before 0.38. New ones are better derived from `search.base.SearchMethod`.
+
+    Example::
+
+        class Once(SearchMethod):
+            def initial_operations(self, searcher_state):
+                request_id = uuid.uuid4()
+                return [Create(request_id, {"lr": 0.1}, None), ValidateAfter(request_id, 100)]
+
+            def on_validation_completed(self, searcher_state, request_id, metric, train_length):
+                return [Close(request_id)]
+            ...
+    """
+
+    @abc.abstractmethod
+    def initial_operations(self, searcher_state: SearcherState) -> list[Operation]: ...
+
+    @abc.abstractmethod
+    def on_trial_created(self, searcher_state: SearcherState, request_id: uuid.UUID) -> list[Operation]: ...
+
+    @abc.abstractmethod
+    def on_validation_completed(
+        self, searcher_state: SearcherState, request_id: uuid.UUID, metric: Any, train_length: int
+    ) -> list[Operation]: ...
+
+    @abc.abstractmethod
+    def on_trial_closed(self, searcher_state: SearcherState, request_id: uuid.UUID) -> list[Operation]: ...
+
+    @abc.abstractmethod
+    def on_trial_exited_early(
+        self, searcher_state: SearcherState, request_id: uuid.UUID, exited_reason: ExitedReason
+    ) -> list[Operation]: ...
+
+    @abc.abstractmethod
+    def progress(self, searcher_state: SearcherState) -> float: ...
+
+    def save_method_state(self, path: Path) -> None:  # noqa: B027 - a method without state has nothing to save
+        """Write what must survive a restart into the directory `path`."""
+
+    def load_method_state(self, path: Path) -> None:  # noqa: B027
+        """Read what `save_method_state` wrote."""
 
 
 class OlderMethod(base.SearchMethod):
@@ -26,10 +126,10 @@ class OlderMethod(base.SearchMethod):
         unit: What lengths mean: `batches` (also None), `epochs`, or `records`.
     """
 
-    def __init__(self, method: operations.SearchMethod, unit: str | None = None) -> None:
+    def __init__(self, method: SearchMethod, unit: str | None = None) -> None:
         self._method = method
         self._unit = unit or "batches"
-        self._state = operations.SearcherState()
+        self._state = SearcherState()
         self._awaited: dict[str, int] = {}
         self._records: dict[str, Any] = {}  # global_batch_size of trials that live
         self._progress: float | None = None
@@ -89,7 +189,7 @@ class OlderMethod(base.SearchMethod):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._load_files(state["files"])
-        self._state = operations.SearcherState(
+        self._state = SearcherState(
             failures=set(map(uuid.UUID, state["failures"])),
             trial_progress={uuid.UUID(trial): share for trial, share in state["trial_progress"].items()},
             trials_closed=set(map(uuid.UUID, state["trials_closed"])),
@@ -99,26 +199,26 @@ class OlderMethod(base.SearchMethod):
         self._awaited, self._records = dict(state["awaited"]), dict(state["records"])
         self._progress, self._is_warned = state["progress"], state["is_warned"]
 
-    def _seen(self) -> operations.SearcherState:
+    def _seen(self) -> SearcherState:
         self._state.last_event_id += 1
         return self._state
 
-    def _translated(self, ctx: SearchContext, wanted: Sequence[operations.Operation]) -> list[Action]:
+    def _translated(self, ctx: SearchContext, wanted: Sequence[Operation]) -> list[Action]:
         if not isinstance(wanted, list | tuple):
             raise errors.SearchError(
                 f"{type(self._method).__name__} returned {wanted!r} and no list of operations. Return [] for none."
             )
         actions: list[Action] = []
         for operation in wanted:
-            if isinstance(operation, operations.Create):
+            if isinstance(operation, Create):
                 actions.append(self._create(ctx, operation))
-            elif isinstance(operation, operations.ValidateAfter):
+            elif isinstance(operation, ValidateAfter):
                 self._await(operation)
-            elif isinstance(operation, operations.Close):
+            elif isinstance(operation, Close):
                 actions.append(base.Stop(str(operation.request_id)))
-            elif isinstance(operation, operations.Progress):
+            elif isinstance(operation, Progress):
                 self._progress = operation.progress
-            elif isinstance(operation, operations.Shutdown):
+            elif isinstance(operation, Shutdown):
                 actions.append(base.Shutdown(operation.cancel, operation.failure))
             else:
                 raise errors.SearchError(
@@ -127,7 +227,7 @@ class OlderMethod(base.SearchMethod):
                 )
         return actions
 
-    def _create(self, ctx: SearchContext, operation: operations.Create) -> base.Create:
+    def _create(self, ctx: SearchContext, operation: Create) -> base.Create:
         request_id = str(operation.request_id)
         self._state.trials_created.add(uuid.UUID(request_id))
         self._state.trial_progress[uuid.UUID(request_id)] = 0.0
@@ -136,7 +236,7 @@ class OlderMethod(base.SearchMethod):
         source = getattr(operation.checkpoint, "uuid", operation.checkpoint)
         return base.Create(request_id, dict(operation.hparams), ctx.generator.trial_seed(), source and str(source))
 
-    def _await(self, operation: operations.ValidateAfter) -> None:
+    def _await(self, operation: ValidateAfter) -> None:
         trial = uuid.UUID(str(operation.request_id))
         if trial not in self._state.trials_created:
             raise errors.SearchError(

@@ -24,8 +24,8 @@ from determined.experiment.search.base import (
     Stop,
     spell,
 )
-from determined.experiment.search.random import RandomSearch
 from determined.experiment.search.rungs import Halving, brackets
+from determined.experiment.search.simple import RandomSearch
 
 if TYPE_CHECKING:
     import optuna

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from determined.experiment.search.random import concurrency
+from determined.experiment.search.simple import concurrency
 
 DIVISOR = 4
 MAX_RUNGS = 5

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from determined import errors
 from determined.experiment.hparams import Space
-from determined.experiment.search import base, custom, operations
+from determined.experiment.search import base, methods, older
 from determined.experiment.search.base import Action, Event, SearchMethod
 from determined.experiment.search.searcher import Searcher
 
@@ -73,7 +73,7 @@ class LocalSearchRunner:
     """
 
     def __init__(
-        self, search_method: operations.SearchMethod | SearchMethod, searcher_dir: os.PathLike[str] | str | None = None
+        self, search_method: older.SearchMethod | SearchMethod, searcher_dir: os.PathLike[str] | str | None = None
     ) -> None:
         self.search_method = search_method
         self.searcher_dir = None if searcher_dir is None else Path(searcher_dir)
@@ -103,7 +103,7 @@ class LocalSearchRunner:
             space: The hyperparameters.
             seed: The experiment's seed.
         """
-        method = custom.adopt(self.search_method, searcher.get("unit"))
+        method = methods.adopt(self.search_method, searcher.get("unit"))
 
         def make(snapshot: Mapping[str, Any] | None) -> Searcher:
             if snapshot is None:

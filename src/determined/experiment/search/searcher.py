@@ -33,13 +33,13 @@ class _Trial:
 
 
 class Searcher:
-    """One search: events in, actions out. How to get it back after a crash is told in `base`.
+    """One search: events in, actions out. `base` describes how to get it back after a crash.
 
     Args:
         searcher: The `searcher` section, checked, with defaults filled in.
         space: The hyperparameters.
         seed: The experiment's seed.
-        custom: The method for `name: custom` (see `custom.load`).
+        custom: The method for `name: custom` (see `methods.load`).
 
     Example::
 
@@ -78,7 +78,7 @@ class Searcher:
         return self._method
 
     def handle(self, event: Event) -> list[Action]:
-        """What to do about an event. Actions are applied in order; none comes twice, and none after a Shutdown.
+        """Return the actions for an event, to be applied in order; none comes twice, and none after a Shutdown.
 
         Raises:
             SearchError: The event names a trial that this search did not create, or the method of a custom search
@@ -88,20 +88,20 @@ class Searcher:
         self._ctx.warnings.clear()
         if self._end is not None:
             return []
-        actions = self._account(self._decide(event))
+        actions = self._checked(self._decide(event))
         if self._end is None and self._is_started and self._state.requested == self._state.exited:
             actions.append(self._shut_down(_verdict(self._state)))
         return actions
 
     def progress(self) -> float:
-        """How far the search has come, 0 to 1; exactly 1 when it completed."""
+        """Return how far the search has come, 0 to 1; exactly 1 when it completed."""
         if self._end is not None and not (self._end.failure or self._end.cancel):
             return 1.0
         share = self._method.progress(self._state)
         return min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything, as strict JSON; `events` is how many events went into it."""
+        """Return everything that must survive a restart, as strict JSON; `events` counts the events handled so far."""
         return {
             "version": VERSION,
             "events": self._events,
@@ -126,7 +126,7 @@ class Searcher:
         space: Space,
         custom: SearchMethod | None = None,
     ) -> Searcher:
-        """The search that `snapshot` described, under the same configuration."""
+        """Return the search that `snapshot` describes, under the same configuration."""
         if snapshot.get("version") != VERSION:
             raise errors.SearchError(
                 f"This search was saved in layout {snapshot.get('version')!r}; this release reads {VERSION}. "
@@ -155,7 +155,7 @@ class Searcher:
         events: Iterable[Event],
         custom: SearchMethod | None = None,
     ) -> Searcher:
-        """The search that has seen these events; what it answered then is thrown away."""
+        """Return the search that has handled these events; their actions are discarded."""
         rebuilt = cls(searcher, space, seed, custom)
         for event in events:
             rebuilt.handle(event)
@@ -186,7 +186,7 @@ class Searcher:
         return self._method.trial_created(self._ctx, event.request_id)
 
     def _find(self, request_id: str) -> _Trial | None:
-        """The trial if it lives, None if it has exited."""
+        """Return the trial if it lives, None if it has exited."""
         trial = self._trials.get(request_id)
         if trial is None and request_id not in self._gone:
             raise errors.SearchError(f"This search has no trial {request_id!r}. Hand it events of its own trials only.")
@@ -205,7 +205,7 @@ class Searcher:
         return self._method.validation_completed(self._ctx, event.request_id, metrics)
 
     def _read(self, event: base.ValidationCompleted, metrics: dict[str, Any]) -> str | None:
-        """Make the searcher's metric and time numbers; what is wrong with the report if they cannot be."""
+        """Turn the searcher's metric and time into numbers; return what is wrong with the report if that fails."""
         name = self._ctx.metric
         value = base.read_number(metrics.get(name))
         if value is None:
@@ -261,15 +261,15 @@ class Searcher:
         return [*actions, *self._listed(self._method.trial_exited(self._ctx, request_id))]
 
     def _listed(self, answer: Sequence[Action]) -> Sequence[Action]:
-        """What a method returned, if it is a list: a method of the user's own may have forgotten to return one."""
+        """Return the answer if it is a list; a user's own method may have forgotten to return one."""
         if isinstance(answer, list | tuple):
             return answer
         raise errors.SearchError(
             f"{type(self._method).__name__} returned {answer!r} instead of a list of actions. Return [] for none."
         )
 
-    def _account(self, actions: Sequence[Action]) -> list[Action]:
-        """Keep books of what the method wants, and drop what would have no effect."""
+    def _checked(self, actions: Sequence[Action]) -> list[Action]:
+        """Record the actions, and drop those that would have no effect."""
         kept: list[Action] = []
         for action in self._listed(actions):
             if isinstance(action, base.Shutdown):
@@ -313,14 +313,14 @@ class Searcher:
 
 
 def _verdict(state: SearchState) -> base.Shutdown:
-    """One trial that completed completes the search; else a failed one fails it; else a killed one cancels it."""
+    """Return how the search ends: completed if a trial did, else failed if one did, else canceled if one was killed."""
     if state.completed or state.invalid:
         return base.Shutdown()
     return base.Shutdown(failure=state.errored > 0, cancel=state.errored == 0 and state.canceled > 0)
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the metrics in which NaN and infinity, which travel as text, are numbers."""
+    """Copy the metrics, with NaN and infinity, which are stored as text, as numbers."""
     return {
         name: float(value) if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity") else value
         for name, value in metrics.items()

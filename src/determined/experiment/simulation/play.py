@@ -1,7 +1,7 @@
 """Play an experiment without training: the real engine and search, synthetic learning curves, a virtual clock.
 
 One unit of the searcher's time metric takes a trial one tick. Starting, validating, saving and leaving take no time.
-Nothing here waits, and nothing depends on anything but the arguments. What was seen is described in simulation.py.
+Nothing here waits, and nothing depends on anything but the arguments. The result is described in `result`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 from determined import errors
 from determined._types import Json
-from determined.experiment import events as h
+from determined.experiment import events
 from determined.experiment.engine import Engine
 from determined.experiment.hparams import Space
 from determined.experiment.lifecycle import Exit, State
 from determined.experiment.search.base import SearchMethod
-from determined.experiment.search.curves import Landscape
-from determined.experiment.search.preview import preview
 from determined.experiment.search.rungs import brackets, divisor_of, rung_units
 from determined.experiment.search.searcher import Searcher
+from determined.experiment.simulation.curves import Landscape
+from determined.experiment.simulation.preview import preview
 from determined.experiment.simulation.result import Ending, Found, SimulatedTrial, Simulation, Span
 
 MAX_TIME = 100
@@ -37,7 +37,7 @@ EARLY_VALIDATIONS = 60  # ... and spread by their logarithm, for the short train
 
 @dataclass(frozen=True)
 class World:
-    """What a search is played in.
+    """The conditions under which a search is simulated.
 
     Args:
         places: How many trials can run at once; None: as many as the search likes.
@@ -73,7 +73,7 @@ def simulate(
     world: World | None = None,
     custom: SearchMethod | None = None,
 ) -> Simulation:
-    """Play a search to its end. The same arguments give the same simulation.
+    """Simulate a search to its end. The same arguments give the same simulation.
 
     Args:
         searcher: The `searcher` section, checked, with defaults filled in.
@@ -142,7 +142,7 @@ class _Attempt:
 
 
 class _Play:
-    """One experiment, its clock, and the places where its trials run."""
+    """One experiment, its virtual clock, and the places where its trials run."""
 
     def __init__(
         self, searcher: Mapping[str, Any], space: Space, seed: int, world: World, custom: SearchMethod | None
@@ -162,7 +162,7 @@ class _Play:
         self._saved: dict[str, int] = {}  # how far a trial's newest checkpoint is
         self._queue: dict[str, None] = {}  # in order, and quick to leave
         self._running: dict[str, _Attempt] = {}
-        self._happened: deque[h.Happening] = deque()
+        self._pending: deque[events.Event] = deque()
         self._clock: list[tuple[int, int, str, _Attempt]] = []
         self._order = itertools.count()
         self._found: list[Found] = []
@@ -170,10 +170,10 @@ class _Play:
         self._reason = ""  # why the experiment stopped
 
     def run(self) -> Simulation:
-        self._tell(h.Started())
+        self._handle(events.Started())
         if self._engine.state.is_terminal:
             raise errors.SearchError(f"The search ended before its first trial. {self._reason}")
-        self._tell(h.Request.ACTIVATE)
+        self._handle(events.Request.ACTIVATE)
         self._fill()
         while self._clock:
             self._now, _, request_id, attempt = heapq.heappop(self._clock)
@@ -200,7 +200,7 @@ class _Play:
     # Trials run.
 
     def _fill(self) -> None:
-        """Start what waits, as far as there are places."""
+        """Start queued trials, as far as there are places."""
         while self._queue and (self._world.places is None or len(self._running) < self._world.places):
             request_id = next(iter(self._queue))
             del self._queue[request_id]
@@ -214,22 +214,22 @@ class _Play:
         self._running[trial.request_id] = attempt
         self._places = max(self._places, len(self._running))
         trial.reached = begin
-        self._tell(h.AttemptStarted(trial.request_id))
+        self._handle(events.AttemptStarted(trial.request_id))
         if not is_usable:
-            self._leave(trial.request_id, Exit(0), h.InvalidHPReported(trial.request_id))
+            self._leave(trial.request_id, Exit(0), events.InvalidHPReported(trial.request_id))
         elif begin >= self._max_time:
             self._leave(trial.request_id, Exit(0))
         else:
             self._plan(trial, attempt)
 
     def _distance(self, luck: float) -> float:
-        """How far the next crash is. Crashes have no memory, as those of machines."""
+        """Return how many units away the next crash is. Crashes have no memory, as those of machines."""
         if self._world.failures in (0, 1):
             return math.inf if self._world.failures == 0 else 0
         return math.floor(math.log(1 - luck) / math.log(1 - self._world.failures) * self._max_time)
 
     def _plan(self, trial: SimulatedTrial, attempt: _Attempt) -> None:
-        """When this trial is heard of next: at its next validation, unless it crashes before."""
+        """Schedule this trial's next event: its next validation, or its crash if that comes first."""
         target = min(self._moments[trial.seen], attempt.crash_at)
         when = self._now + int(target) - trial.reached
         heapq.heappush(self._clock, (when, next(self._order), trial.request_id, attempt))
@@ -262,64 +262,66 @@ class _Play:
         if not self._found or self._is_better(value, self._found[-1].value):
             self._found.append(Found(self._units, value))
         metrics: dict[str, Json] = {"batches": trial.reached, self._time_metric: trial.reached, self._metric: value}
-        self._tell(h.Validated(trial.request_id, metrics, trial.reached))
+        self._handle(events.Validated(trial.request_id, metrics, trial.reached))
 
     def _is_better(self, value: float, than: float) -> bool:
         return value < than if self._smaller_is_better else value > than
 
-    def _leave(self, request_id: str, exit: Exit, *before: h.Happening) -> None:
-        """End the trial's attempt; one that was asked to leave has saved where it is."""
+    def _leave(self, request_id: str, exit: Exit, *before: events.Event) -> None:
+        """End the trial's attempt; one that was preempted has saved a checkpoint."""
         trial, attempt = self._trials[request_id], self._running.pop(request_id)
         self._catch_up(trial, attempt)
         trial.spans.append(Span(attempt.start, self._now, attempt.begin, trial.reached))
         trial.restarts += exit.code == 1
         if exit.acknowledged:
             self._saved[request_id] = trial.reached
-        self._tell(*before, h.AttemptEnded(request_id, exit))
+        self._handle(*before, events.AttemptEnded(request_id, exit))
 
     # The engine decides.
 
-    def _tell(self, *happenings: h.Happening) -> None:
-        """Tell the engine, and do as it says; what follows from that waits until that is done."""
-        is_telling = bool(self._happened)
-        self._happened += happenings
-        while self._happened and not is_telling:
-            for deed in self._engine.handle(self._happened[0]):
-                self._perform(deed)
-            self._happened.popleft()
+    def _handle(self, *happened: events.Event) -> None:
+        """Hand events to the engine and perform its actions; events caused by that are handled afterwards."""
+        is_nested = bool(self._pending)
+        self._pending += happened
+        while self._pending and not is_nested:
+            for action in self._engine.handle(self._pending[0]):
+                self._perform(action)
+            self._pending.popleft()
 
-    def _perform(self, deed: h.Deed) -> None:
-        if isinstance(deed, h.AddTrial):
-            self._add(deed)
-        elif isinstance(deed, h.Queue):
-            self._queue[deed.request_id] = None
-        elif isinstance(deed, h.Dequeue):
-            del self._queue[deed.request_id]
-        elif isinstance(deed, h.Preempt | h.Kill) and deed.request_id in self._running:  # it may be asked twice
-            is_asked = isinstance(deed, h.Preempt)
-            self._leave(deed.request_id, Exit(0, acknowledged=True) if is_asked else Exit(-9, killed=True))
-        elif isinstance(deed, h.SetTrial) and deed.state.is_terminal:
-            self._end(self._trials[deed.request_id], deed.state)
-        elif isinstance(deed, h.SetExperiment) and deed.state.is_stopping:
-            self._reason = deed.reason
-        elif isinstance(deed, h.Warn):
-            self._warnings.append(deed.text)
+    def _perform(self, action: events.Action) -> None:
+        if isinstance(action, events.AddTrial):
+            self._add(action)
+        elif isinstance(action, events.Queue):
+            self._queue[action.request_id] = None
+        elif isinstance(action, events.Dequeue):
+            del self._queue[action.request_id]
+        elif (
+            isinstance(action, events.Preempt | events.Kill) and action.request_id in self._running
+        ):  # it may be asked twice
+            is_asked = isinstance(action, events.Preempt)
+            self._leave(action.request_id, Exit(0, acknowledged=True) if is_asked else Exit(-9, killed=True))
+        elif isinstance(action, events.SetTrial) and action.state.is_terminal:
+            self._end(self._trials[action.request_id], action.state)
+        elif isinstance(action, events.SetExperiment) and action.state.is_stopping:
+            self._reason = action.reason
+        elif isinstance(action, events.Warn):
+            self._warnings.append(action.text)
 
-    def _add(self, deed: h.AddTrial) -> None:
+    def _add(self, action: events.AddTrial) -> None:
         number = len(self._trials) + 1
         if number > MOST_TRIALS:
             raise errors.SearchError(f"The search has made {MOST_TRIALS} trials and goes on. Give it an end.")
         try:
-            curve = self._landscape.curve(deed.hparams, deed.seed)
+            curve = self._landscape.curve(action.hparams, action.seed)
         except (KeyError, TypeError, ValueError):
             raise errors.SearchError(
-                f"Trial {number} has hyperparameters {deed.hparams!r}, which are not those of the experiment file, "
+                f"Trial {number} has hyperparameters {action.hparams!r}, which are not those of the experiment file, "
                 "so that nobody knows how it would learn. Create trials with all of them."
             ) from None
         losses = [curve.at(moment / self._max_time) for moment in self._moments]
         values = losses if self._smaller_is_better else [1 - loss for loss in losses]
-        self._trials[deed.request_id] = SimulatedTrial(
-            number, deed.request_id, deed.hparams, deed.seed, values, self._now
+        self._trials[action.request_id] = SimulatedTrial(
+            number, action.request_id, action.hparams, action.seed, values, self._now
         )
 
     def _end(self, trial: SimulatedTrial, state: State) -> None:

@@ -1,4 +1,4 @@
-"""What a simulated search did: its trials, what they cost, and what they found. It is played in simulate.py."""
+"""What a simulated search did: its trials, what they cost, and what they found. `play` makes it."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import pytest
 
 from determined.experiment.search.adaptive_asha import AdaptiveAsha
 from determined.experiment.search.base import ExitedReason
-from determined.experiment.search.preview import preview
 from determined.experiment.search.rungs import brackets, rung_units, split_concurrency, split_trials
+from determined.experiment.simulation.preview import preview
 from tests.searches import Player, adaptive, asha, config, report, space
 
 CONCURRENT = "max_concurrent_trials"

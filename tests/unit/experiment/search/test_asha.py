@@ -121,19 +121,6 @@ def test_the_trace() -> None:
     assert player.end == Shutdown()
 
 
-def test_the_trace_with_a_restart_after_each_event() -> None:
-    """P-45: Given a restart after each event of the trace, then the same final decisions."""
-
-    def restart(player: Player) -> None:
-        player.searcher = reloaded(player.searcher, player.section, player.space)
-
-    player, unbroken = Player(asha(**TRACE)).start(), Player(asha(**TRACE)).start()
-    restart(player)
-    play_trace(player, restart)
-    play_trace(unbroken)
-    assert player.actions == unbroken.actions
-
-
 SEQUENTIAL = {"num_rungs": 3, "divisor": 3, "max_time": 900, "max_trials": 10, "max_concurrent_trials": 3}
 
 
@@ -157,16 +144,6 @@ def test_constant_metrics() -> None:
     """P-31: Given constant metrics, ASHA with 10 trials, then every trial reaches max_time."""
     ended = Player(asha(**SEQUENTIAL)).start().one_by_one(lambda number, time: 0.5, range(0, 901, 100))
     assert list(ended.values()) == [900] * 10
-
-
-def test_larger_is_better_mirrors() -> None:
-    """P-32: Given larger-is-better, then decisions equal those of negated metrics."""
-    smaller, larger = Player(asha(**TRACE)).start(), Player(asha(**TRACE, smaller_is_better=False)).start()
-    for number, time, loss, _ in DECISIONS:
-        if loss is not None:
-            smaller.do(report(smaller[number], loss, time))
-            larger.do(report(larger[number], -loss, time))
-    assert smaller.actions == larger.actions
 
 
 @pytest.mark.parametrize("nan", [math.nan, "NaN", "nan"])

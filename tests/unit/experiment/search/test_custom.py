@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from determined import errors, searcher
-from determined.experiment.search import base, custom, runner
+from determined.experiment.search import base, methods, runner
 from determined.experiment.search.base import ExitedReason
 from tests.searches import Player, config, reloaded, report, shape, space
 
@@ -49,7 +49,7 @@ class TestLoading:
     def test_a_class_of_the_context_directory(self, code: Path, key: str) -> None:
         """3.7: the class is found with its neighbours, is given `args`, and leaves no module behind."""
         section = config("custom", **{key: "my_search:Rest.Inner", "args": {"trials": 3}})
-        player = Player(section, custom=custom.load(section, code)).start()
+        player = Player(section, custom=methods.load(section, code)).start()
         assert len(player.trials) == 6
         assert "my_search" not in sys.modules
         assert not (code / "__pycache__").exists()
@@ -69,12 +69,12 @@ class TestLoading:
     def test_mistakes_say_what_to_do(self, code: Path, fields: dict[str, Any], words: str) -> None:
         """Each mistake is one sentence with the value."""
         with pytest.raises(errors.SearchError, match=words):
-            custom.load(config("custom", **fields), code)
+            methods.load(config("custom", **fields), code)
 
     def test_a_broken_module_says_itself_what_is_wrong(self, code: Path) -> None:
         """What the user's module cannot import is their error, shown as it is."""
         with pytest.raises(ModuleNotFoundError, match="nowhere_to_be_found"):
-            custom.load(config("custom", **{"class": "broken:X"}), code)
+            methods.load(config("custom", **{"class": "broken:X"}), code)
 
 
 class Halves(searcher.SearchMethod):
@@ -124,7 +124,7 @@ class Halves(searcher.SearchMethod):
 
 def older(unit: str | None = None) -> tuple[Halves, Player]:
     method = Halves()
-    return method, Player(config("custom", unit=unit), custom=custom.adopt(method, unit)).start()
+    return method, Player(config("custom", unit=unit), custom=methods.adopt(method, unit)).start()
 
 
 class TestOlderMethods:
@@ -193,7 +193,7 @@ class TestOlderMethods:
         method, player = older()
         assert player.searcher.progress() == 0.25
         method.initial_operations = lambda state: [searcher.Create(uuid.UUID(int=1), {}, None)]  # type: ignore[method-assign]
-        player = Player(config("custom"), custom=custom.adopt(method)).start()
+        player = Player(config("custom"), custom=methods.adopt(method)).start()
         player.do(base.TrialProgress(player[1], 0.5))
         assert player.searcher.progress() == 0.25
 
@@ -201,7 +201,7 @@ class TestOlderMethods:
         """3.7: Create's checkpoint becomes the trial's source."""
         method = Halves()
         method.initial_operations = lambda state: [searcher.Create(uuid.UUID(int=1), {}, "5d0c")]  # type: ignore[method-assign]
-        player = Player(config("custom"), custom=custom.adopt(method)).start()
+        player = Player(config("custom"), custom=methods.adopt(method)).start()
         assert player.trials[0].source_checkpoint_uuid == "5d0c"
 
     @pytest.mark.parametrize(
@@ -212,20 +212,20 @@ class TestOlderMethods:
         method = Halves()
         method.initial_operations = lambda state: [wrong]  # type: ignore[method-assign]
         with pytest.raises(errors.SearchError):
-            Player(config("custom"), custom=custom.adopt(method)).start()
+            Player(config("custom"), custom=methods.adopt(method)).start()
 
     def test_a_forgotten_return_is_said(self) -> None:
         """3.7: methods return lists of operations; one that returns nothing is told what to return."""
         method = Halves()
         method.initial_operations = lambda state: None  # type: ignore[method-assign]
         with pytest.raises(errors.SearchError, match=r"Halves returned None .* Return \[\]"):
-            Player(config("custom"), custom=custom.adopt(method)).start()
+            Player(config("custom"), custom=methods.adopt(method)).start()
 
     def test_a_restart_hands_the_files_back(self) -> None:
         """3.7: save_method_state and load_method_state carry the state; cut after every event."""
         _, player = older()
         for time in (10, 15, 20):
-            player.searcher = reloaded(player.searcher, player.section, player.space, custom.adopt(Halves()))
+            player.searcher = reloaded(player.searcher, player.section, player.space, methods.adopt(Halves()))
             actions = player.do(report(player[1], 0.5, time))
         assert shape(actions) == ["Stop"]
 

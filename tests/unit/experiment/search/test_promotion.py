@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pytest
-
 from determined.experiment.generator import Generator
-from determined.experiment.search.asha import halving
-from determined.experiment.search.base import Create, ExitedReason, Pause, Resume, SearchContext, Shutdown, Stop
-from tests.searches import Player, adaptive, asha, reloaded, report, shape, space
+from determined.experiment.search.adaptive_asha import halving
+from determined.experiment.search.base import ExitedReason, Pause, Resume, SearchContext, Shutdown, Stop
+from tests.searches import Player, asha, report, shape, space
 
 SMALL: dict[str, Any] = {
     "num_rungs": 2, "divisor": 2, "max_time": 4, "max_trials": 4, "max_concurrent_trials": 1, "form": "promotion"
@@ -139,19 +137,3 @@ def test_equal_metrics_promote_the_share_and_no_more() -> None:
     player = play(Player(asha(**SMALL)).start(), dict.fromkeys((1, 2, 3, 4), 0.5))
     went_on = {event.request_id for event in player.events if getattr(event, "metrics", {}).get("batches") == 4}
     assert went_on == {player[1], player[2]}
-
-
-@pytest.mark.parametrize("section", [asha(**SMALL), adaptive(16, 16, form="promotion", max_concurrent_trials=3)])
-def test_a_restart_changes_nothing(section: dict[str, Any]) -> None:
-    """P-45: a search that is saved and restored after every event makes the same decisions."""
-    player, unbroken = Player(section).start(), Player(section).start()
-    for number in range(1, 30):
-        if len(unbroken.trials) < number:
-            break
-        for time in (1, 4, 16):
-            for one in (player, unbroken):
-                one.do(report(one[number], number * 7 % 5, time))
-            player.searcher = reloaded(player.searcher, section, player.space)
-    assert player.actions == unbroken.actions
-    assert any(isinstance(action, Resume) for actions in player.actions for action in actions)
-    assert any(isinstance(action, Create) for actions in player.actions[1:] for action in actions)

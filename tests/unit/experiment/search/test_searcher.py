@@ -25,9 +25,9 @@ from determined.experiment.search.base import (
     TrialProgress,
     ValidationCompleted,
 )
-from determined.experiment.search.curves import Landscape
 from determined.experiment.search.methods import build
 from determined.experiment.search.searcher import Searcher
+from determined.experiment.simulation.curves import Landscape
 from tests.searches import Player, config, reloaded, report, space
 
 
@@ -77,7 +77,7 @@ def test_unknown_names_are_refused() -> None:
     """An unknown searcher is answered with the names there are; a custom one needs its method."""
     with pytest.raises(errors.SearchError, match="adaptive_asha"):
         build({"name": "pbt"}, space())
-    with pytest.raises(errors.SearchError, match=r"custom\.load"):
+    with pytest.raises(errors.SearchError, match=r"methods\.load"):
         build(config("custom"), space())
 
 

@@ -90,11 +90,6 @@ class TestRandom:
         """P-35: Given random concurrency 0 and 4 trials, then 4 created at once."""
         assert len(random(4, 0).trials) == 4
 
-    def test_the_same_seed_gives_the_same_trials(self) -> None:
-        """P-24: equal hparams, request ids and trial seeds; another seed gives others."""
-        assert random(4, 0).trials == random(4, 0).trials
-        assert random(4, 0).trials != random(4, 0, seed=1).trials
-
     def test_invalid_trials_are_replaced(self) -> None:
         """P-37: Given random max_trials 3 where the first trial raises InvalidHP, then 4 trials exist and 3 trained."""
         player = random(3, 1)
