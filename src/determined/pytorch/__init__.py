@@ -7,9 +7,9 @@ from determined import _lazy
 if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.pytorch import samplers as samplers
     from determined.pytorch._callback import PyTorchCallback as PyTorchCallback
+    from determined.pytorch._callback import ShouldExit as ShouldExit
+    from determined.pytorch._context import PyTorchExperimentalContext as PyTorchExperimentalContext
     from determined.pytorch._context import PyTorchTrialContext as PyTorchTrialContext
-    from determined.pytorch._exit import ShouldExit as ShouldExit
-    from determined.pytorch._experimental import PyTorchExperimentalContext as PyTorchExperimentalContext
     from determined.pytorch._init import init as init
     from determined.pytorch._lr_scheduler import LRScheduler as LRScheduler
     from determined.pytorch._monitors import EarlyStopping as EarlyStopping
@@ -55,12 +55,12 @@ __getattr__, __dir__, _ = _lazy.exports(
         "MeanReducer": "metrics.ready_made",
         "MetricReducer": "metrics.reducer",
         "PyTorchCallback": "_callback",
-        "PyTorchExperimentalContext": "_experimental",
+        "PyTorchExperimentalContext": "_context",
         "PyTorchTrial": "_trial",
         "PyTorchTrialContext": "_context",
         "Reducer": "metrics.reducer",
         "RepeatBatchSampler": "samplers",
-        "ShouldExit": "_exit",
+        "ShouldExit": "_callback",
         "SkipBatchSampler": "samplers",
         "SumReducer": "metrics.ready_made",
         "TorchData": "data.loader",
@@ -73,7 +73,7 @@ __getattr__, __dir__, _ = _lazy.exports(
         "to_device": "data.to_device",
         "_Data": "data.loader",
         "_PyTorchReducerContext": "metrics.reducer",
-        "_ShouldExit": "_exit",
+        "_ShouldExit": "_callback",
         "_SimpleReducer": "metrics.reducer",
         "_TrainBoundaryType": "_plan",
         "_combine_and_average_training_metrics": "metrics.older_names",

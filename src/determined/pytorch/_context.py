@@ -13,15 +13,11 @@ from torch import nn
 
 from determined import core, errors
 from determined.core._context import _dummy_init
-from determined.core.recording.event_upload import all_but_events, every_file
-from determined.core.recording.tensorboard import rank_aware_path
-from determined.pytorch._experimental import PyTorchExperimentalContext
-from determined.pytorch._facts import TrialFacts, told_of_trial
-from determined.pytorch._hparams import sample_hparams
-from determined.pytorch._lr_scheduler import LRScheduler, check_steered, stepping
+from determined.pytorch._facts import TrialFacts, check_flag, find_trial_info, sample_hparams
+from determined.pytorch._lr_scheduler import LRScheduler, check_steered, finishing
 from determined.pytorch.data.to_device import choose_device, mover
 from determined.pytorch.display.console import place_of
-from determined.pytorch.display.event_writer import EventWriter
+from determined.pytorch.display.tensorboard import EventWriter
 from determined.pytorch.metrics.reducer import Function, MetricReducer, Names, _PyTorchReducerContext, _SimpleReducer
 from determined.pytorch.parallel import ddp
 from determined.pytorch.parallel.gradients import Gradients
@@ -34,10 +30,6 @@ AnyOptimizer = TypeVar("AnyOptimizer")
 AnyScheduler = TypeVar("AnyScheduler")
 AnyScaler = TypeVar("AnyScaler")
 AnyReducer = TypeVar("AnyReducer", bound=MetricReducer)
-
-
-class FlagTypeError(errors.DeterminedError, TypeError, AssertionError):
-    """A switch got something else than True or False."""
 
 
 class PyTorchTrialContext(TrialFacts):
@@ -53,7 +45,7 @@ class PyTorchTrialContext(TrialFacts):
         aggregation_frequency: Batches per update of the parameters.
         steps_completed: Batches that were trained before this process started.
         managed_training: False for a context that only loads a checkpoint: models are left where and as they are.
-        debug_enabled: More talk.
+        debug_enabled: Accepted from older code; it changes nothing.
         enable_tensorboard_logging: Whether metrics become TensorBoard files.
 
     Example::
@@ -76,7 +68,7 @@ class PyTorchTrialContext(TrialFacts):
         aggregation_frequency: int,
         steps_completed: int,
         managed_training: bool,
-        debug_enabled: bool,
+        debug_enabled: bool,  # noqa: ARG002 - see above
         enable_tensorboard_logging: bool = True,
     ) -> None:
         if isinstance(aggregation_frequency, bool) or not isinstance(aggregation_frequency, int):
@@ -87,12 +79,11 @@ class PyTorchTrialContext(TrialFacts):
             )
         self._core = core_context
         self.distributed = core_context.distributed
-        trial_info = told_of_trial(core_context.info)
+        trial_info = find_trial_info(core_context.info)
         if hparams is None and managed_training and trial_info is not None:
             hparams = trial_info.hparams
         super().__init__(trial_info, trial_seed, hparams, slots_per_trial, exp_conf, steps_completed)
         self.is_managed = managed_training
-        self.is_debugging = debug_enabled
         self.device = choose_device(num_gpus, self.distributed.size, self.distributed.local_rank)
 
         self.models: list[nn.Module] = []
@@ -252,10 +243,6 @@ class PyTorchTrialContext(TrialFacts):
     def scaler(self, scaler: Any) -> None:
         self.precision.scaler = scaler
 
-    def use_amp(self, dtype: torch.dtype | None = None) -> None:
-        """See `context.experimental.use_amp()`."""
-        self.precision.use_amp(self.device, dtype, is_late=bool(self.models))
-
     def configure_apex_amp(
         self,
         models: Any,
@@ -346,25 +333,10 @@ class PyTorchTrialContext(TrialFacts):
         self.gradients.step(optimizer, clip_grads, auto_zero_grads, scaler, closure)
 
     def finish_batch(self) -> Callable[[int], None] | None:
-        """What has to follow each `train_batch`, given its index; None if nothing has to. For the loop."""
-        frequency = self.gradients.aggregation_frequency
-        epochs = (self.position.epoch_length, self.position.epoch_shift)
-        maybe = [stepping(scheduler, frequency, *epochs) for scheduler in self.lr_schedulers]
-        steps = [step for step in maybe if step is not None]
-        if self.gradients.scaler is not None:
-            update_scaler = self.gradients.update_scaler
-            steps.insert(0, lambda _batch_idx: update_scaler())
-        if not steps:
-            return None
-        if frequency == 1 and len(steps) == 1:
-            return steps[0]
-
-        def finish(batch_idx: int) -> None:
-            if (batch_idx + 1) % frequency == 0:
-                for step in steps:
-                    step(batch_idx)
-
-        return finish
+        """Return what has to be called after each `train_batch` with its index; None if nothing. For the loop."""
+        update_scaler = None if self.gradients.scaler is None else self.gradients.update_scaler
+        frequency, position = self.gradients.aggregation_frequency, self.position
+        return finishing(self.lr_schedulers, frequency, position.epoch_length, position.epoch_shift, update_scaler)
 
     # Where batches go.
 
@@ -437,7 +409,7 @@ class PyTorchTrialContext(TrialFacts):
 
     def set_stop_requested(self, stop_requested: bool) -> None:
         """Ask for training to end, with a checkpoint, at the next boundary; False takes it back. Any rank may ask."""
-        _check_flag("set_stop_requested", stop_requested)
+        check_flag("set_stop_requested", stop_requested)
         logger.info("A stop of this trial was %s.", "requested" if stop_requested else "taken back")
         self._stop_requested = stop_requested
         self.stop_requested_by = place_of(sys._getframe(1)) if stop_requested else ""
@@ -448,7 +420,7 @@ class PyTorchTrialContext(TrialFacts):
 
     def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
         """Whether metrics become TensorBoard files. Your own `get_tensorboard_writer()` works either way."""
-        _check_flag("set_enable_tensorboard_logging", enable_tensorboard_logging)
+        check_flag("set_enable_tensorboard_logging", enable_tensorboard_logging)
         self._logs_to_tensorboard = enable_tensorboard_logging
 
     def get_enable_tensorboard_logging(self) -> bool:
@@ -475,13 +447,9 @@ class PyTorchTrialContext(TrialFacts):
             self._writer.write(metric_type, steps_completed, metrics, batch_metrics)
 
     def upload_events(self) -> None:
-        """Bring event files to where they are kept, unless switched off; other ranks bring profiles. For the loop."""
+        """Copy event files to where they are kept, unless switched off; other ranks copy profiles. For the loop."""
         if self._logs_to_tensorboard:
-            self._writer.rotate()
-            with self._writer.tolerant():
-                self._core.train.upload_tensorboard_files(
-                    every_file if self.distributed.rank == 0 else all_but_events, rank_aware_path
-                )
+            self._writer.upload(self._core.train, is_chief=self.distributed.rank == 0)
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
         """Have torch's profiler watch training; its traces go to the TensorBoard directory.
@@ -505,6 +473,28 @@ class PyTorchTrialContext(TrialFacts):
         self._writer.close()
 
 
-def _check_flag(call: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise FlagTypeError(f"{call}() takes True or False, not {value!r}.")
+class PyTorchExperimentalContext:
+    """Switches reached as `context.experimental`."""
+
+    def __init__(self, parent: PyTorchTrialContext) -> None:
+        self._parent = parent
+        self.wrap_reducer = parent.wrap_reducer  # born here, and older trials still look here
+
+    def use_amp(self, dtype: torch.dtype | None = None) -> None:
+        """Train in mixed precision: scaling, unscaling, autocast and `update()` all happen by themselves.
+
+        Call it before the first `wrap_model`.
+
+        Args:
+            dtype: `torch.bfloat16` works on any device, this CPU included. By default float16 on a GPU, and full
+                precision on a CPU.
+        """
+        self._parent.precision.use_amp(self._parent.device, dtype, is_late=bool(self._parent.models))
+
+    def disable_dataset_reproducibility_checks(self) -> None:
+        """Allow torch's own data loaders; shuffling, sharding, repeating and skipping are then up to you."""
+        self._parent.checks_datasets = False
+
+    def disable_auto_to_device(self) -> None:
+        """Get batches as the loader made them; `context.to_device(batch)` moves one."""
+        self._parent.auto_to_device = False

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import random
 from collections.abc import Mapping
 from typing import Any
 
 from determined import errors
 from determined._info import ClusterInfo, TrialInfo
-from determined.pytorch._position import Position
 
 logger = logging.getLogger("determined.pytorch")
+
+
+@dataclasses.dataclass
+class Position:
+    """The batch being trained, or trained last. Nothing here is saved: see `_state.Progress` for what is."""
+
+    batch_idx: int | None = None
+    epoch_idx: int = 0
+    epoch_length: int | None = None
+    epoch_shift: int = 0  # of `TrainingStream`, for what counts epochs by batch_idx
+    starts_epoch: bool = False
+    ends_epoch: bool = False
+
+    def current(self, question: str) -> int:
+        """The batch's index; `InternalException` before the first batch, naming the question."""
+        if self.batch_idx is None:
+            raise errors.InternalException(
+                f"{question} has no answer before the first training batch. Ask inside train_batch() or later."
+            )
+        return self.batch_idx
 
 
 class TrialFacts:
@@ -34,7 +55,7 @@ class TrialFacts:
         exp_conf: dict[str, Any] | None,
         steps_completed: int,
     ) -> None:
-        self._trial_info = trial_info
+        self.trial_info = trial_info
         self._trial_seed = trial_seed
         self._hparams = hparams
         self._exp_conf = exp_conf
@@ -118,12 +139,12 @@ class TrialFacts:
         return self._known_trial("get_trial_id").trial_id
 
     def _known_trial(self, call: str) -> TrialInfo:
-        if self._trial_info is None:
+        if self.trial_info is None:
             raise ValueError(
                 f"{call}() has no answer: this process was not started by an experiment. "
                 "Guard it with `if determined.get_cluster_info():`."
             )
-        return self._trial_info
+        return self.trial_info
 
     # Where training is.
 
@@ -152,8 +173,8 @@ class TrialFacts:
             raise errors.InternalException(f"{question} has no answer before the training data loader exists.")
 
 
-def told_of_trial(info: ClusterInfo | None) -> TrialInfo | None:
-    """What this process was told about its trial, if it trains one."""
+def find_trial_info(info: ClusterInfo | None) -> TrialInfo | None:
+    """Return what this process was told about its trial; None if it trains none."""
     return info.trial if info is not None and info.task_type == "TRIAL" else None
 
 
@@ -180,3 +201,41 @@ def _batch_sizes(hparams: Mapping[str, Any] | None, slots: int) -> tuple[int, in
             per_slot * slots,
         )
     return per_slot * slots, per_slot
+
+
+def sample_hparams(space: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
+    """One value per hyperparameter: constants as they are, ranges and choices drawn with this seed.
+
+    Args:
+        space: The `hyperparameters` section of an experiment config.
+        seed: The same seed draws the same values.
+    """
+    draw = random.Random(seed)
+    return {name: _sample(value, draw) for name, value in space.items()}
+
+
+def _sample(value: Any, draw: random.Random) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    kind = value.get("type")
+    if kind == "const":
+        return value["val"]
+    if kind == "categorical":
+        return draw.choice(list(value["vals"]))
+    if kind == "int":
+        return draw.randint(int(value["minval"]), int(value["maxval"]))
+    if kind == "double":
+        return draw.uniform(float(value["minval"]), float(value["maxval"]))
+    if kind == "log":
+        exponent = draw.uniform(float(value["minval"]), float(value["maxval"]))
+        return float(value.get("base", 10.0)) ** exponent
+    return {name: _sample(inner, draw) for name, inner in value.items()}
+
+
+class FlagTypeError(errors.DeterminedError, TypeError, AssertionError):
+    """A switch got something else than True or False."""
+
+
+def check_flag(call: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise FlagTypeError(f"{call}() takes True or False, not {value!r}.")

@@ -15,6 +15,7 @@ from typing import Any
 
 from determined import errors
 from determined._info import get_cluster_info
+from determined.pytorch._facts import find_trial_info
 from determined.pytorch._init import init
 from determined.pytorch._plan import Batch, TrainUnit
 from determined.pytorch._trainer import Trainer
@@ -56,15 +57,15 @@ def find_class(spec: str) -> type[PyTorchTrial]:
 
 def run(trial_class: type[PyTorchTrial]) -> None:
     """Train it as the experiment config of this process says."""
-    info = get_cluster_info()
-    config: dict[str, Any] = info.trial._config if info is not None and info.task_type == "TRIAL" else {}
+    trial = find_trial_info(get_cluster_info())
+    config: dict[str, Any] = trial._config if trial is not None else {}
     optimizations = config.get("optimizations") or {}
     with init(aggregation_frequency=optimizations.get("aggregation_frequency", 1)) as context:
         if context.distributed.rank != 0:
             logging.getLogger().setLevel(logging.DEBUG if config.get("debug") else logging.WARNING)
         context.default_fp16_compression = bool(optimizations.get("gradient_compression", False))
         context.default_average_aggregated_gradients = bool(optimizations.get("average_aggregated_gradients", True))
-        hparams = info.trial.hparams if config and info is not None else {}
+        hparams = trial.hparams if config and trial is not None else {}
         Trainer(trial_class(context), context).fit(**fit_arguments(config, hparams))
 
 

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from determined import core
-from determined._info import ClusterInfo, get_cluster_info
+from determined._info import ClusterInfo, TrialInfo, get_cluster_info
 from determined._wording import instead
 from determined.core._context import _init_trial, _slots
 from determined.pytorch._context import PyTorchTrialContext
+from determined.pytorch._facts import find_trial_info
 from determined.pytorch.code.saved_script import refuse_to_train
 from determined.pytorch.parallel.process_group import named_ranks, process_group
 
@@ -74,8 +75,8 @@ def init(
     refuse_to_train()
     _check_arguments(hparams, exp_conf, aggregation_frequency)
     info = get_cluster_info()
-    trial = info.trial if info is not None and info.task_type == "TRIAL" else None
-    config = _config(info, exp_conf)
+    trial = find_trial_info(info)
+    config = _config(trial, exp_conf)
     with contextlib.ExitStack() as stack:
         ranks = _find_ranks(distributed, info)
         stack.callback(ranks.close)
@@ -140,12 +141,12 @@ def check_keys(config: Mapping[str, Any]) -> None:
         logger.warning("init(exp_conf=...): %r is no key of an experiment config.%s", key, advice)
 
 
-def _config(info: ClusterInfo | None, exp_conf: dict[str, Any] | None) -> dict[str, Any] | None:
-    if info is None or info.task_type != "TRIAL":
+def _config(trial: TrialInfo | None, exp_conf: dict[str, Any] | None) -> dict[str, Any] | None:
+    if trial is None:
         return exp_conf
     if exp_conf is not None:
         logger.warning("init(exp_conf=...) is ignored: this trial was started with an experiment config of its own.")
-    return info.trial._config
+    return trial._config
 
 
 def _find_ranks(given: core.DistributedContext | None, info: ClusterInfo | None) -> core.DistributedContext:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from determined import core, errors
-from determined.pytorch._exit import ShouldExit
+from determined.pytorch._callback import ShouldExit
 from determined.pytorch._fit import Fit
 from determined.pytorch._plan import Due
 from determined.pytorch.checkpoint import save_policy

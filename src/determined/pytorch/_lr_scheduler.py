@@ -134,7 +134,7 @@ def count_steps(
 def stepping(
     scheduler: LRScheduler, aggregation_frequency: int, epoch_length: int | None, epoch_shift: int = 0
 ) -> Callable[[int], None] | None:
-    """What to call with the index of each update batch; None if the scheduler never steps by itself."""
+    """Return what to call with the index of each update batch; None if the scheduler never steps by itself."""
     mode, frequency = scheduler.step_mode, scheduler.frequency
     if mode is LRScheduler.StepMode.MANUAL_STEP:
         return None
@@ -159,3 +159,28 @@ def stepping(
             step()
 
     return step_if_due
+
+
+def finishing(
+    schedulers: Sequence[LRScheduler],
+    aggregation_frequency: int,
+    epoch_length: int | None,
+    epoch_shift: int,
+    update_scaler: Callable[[], None] | None,
+) -> Callable[[int], None] | None:
+    """Return what has to be called with the index of each batch after it is trained; None if nothing has to."""
+    maybe = [stepping(scheduler, aggregation_frequency, epoch_length, epoch_shift) for scheduler in schedulers]
+    steps = [step for step in maybe if step is not None]
+    if update_scaler is not None:
+        steps.insert(0, lambda _batch_idx: update_scaler())
+    if not steps:
+        return None
+    if aggregation_frequency == 1 and len(steps) == 1:
+        return steps[0]
+
+    def finish(batch_idx: int) -> None:
+        if (batch_idx + 1) % aggregation_frequency == 0:
+            for step in steps:
+                step(batch_idx)
+
+    return finish

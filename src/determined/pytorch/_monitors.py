@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from determined.pytorch._callback import PyTorchCallback
-from determined.pytorch._exit import ShouldExit
+from determined.pytorch._callback import PyTorchCallback, ShouldExit
 
 if TYPE_CHECKING:
     from determined.pytorch._context import PyTorchTrialContext

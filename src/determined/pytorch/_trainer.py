@@ -120,8 +120,9 @@ class Trainer:
             StorageConfigError: Checkpoints cannot be written to where they go.
         """
         trial, context, services = self._trial, self._context, self._context.core_context
-        distributed, is_managed, is_chief = context.distributed, _is_managed(context), context.distributed.rank == 0
         _check_trial(trial, context)
+        distributed, is_chief = context.distributed, context.distributed.rank == 0
+        is_managed = context.trial_info is not None
         if test_mode and is_managed:
             raise ValueError("test_mode is for trying a trial locally; a managed trial trains in full.")
         check_units(
@@ -384,14 +385,8 @@ def _check_time_metric(searcher: dict[str, Any], max_length: TrainUnit) -> None:
         )
 
 
-def _is_managed(context: PyTorchTrialContext) -> bool:
-    info = context.core_context.info
-    return info is not None and info.task_type == "TRIAL"
-
-
 def _trial_id(context: PyTorchTrialContext) -> int:
-    info = context.core_context.info
-    return info.trial.trial_id if info is not None and _is_managed(context) else 0
+    return 0 if context.trial_info is None else context.trial_info.trial_id
 
 
 def _log_plan(plan: FitPlan, progress: Progress, length: int) -> None:

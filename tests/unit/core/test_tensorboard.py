@@ -13,10 +13,8 @@ from determined.store.messages import MetricReport
 
 def test_training_batches_come_before_their_average() -> None:
     """Data contract 4.5: batch k of n is at step steps - n + k; averages only for names no batch had."""
-    report = MetricReport(
-        "training", {"loss": 2.0, "lr": 0.1, "note": "x"}, 100, [{"loss": 1}, {"loss": 2}, {"loss": 3}]
-    )
-    assert list(scalars(report)) == [
+    batches = [{"loss": 1}, {"loss": 2}, {"loss": 3}]
+    assert list(scalars("training", 100, {"loss": 2.0, "lr": 0.1, "note": "x"}, batches)) == [
         ("Determined/loss", 1.0, 97),
         ("Determined/loss", 2.0, 98),
         ("Determined/loss", 3.0, 99),
@@ -26,8 +24,8 @@ def test_training_batches_come_before_their_average() -> None:
 
 def test_validation_metrics_say_val_once() -> None:
     """Data contract 4.5 and 4.7 Better: val_ is put before names that do not have it; `value` is no such name."""
-    report = MetricReport("validation", {"loss": 9.0, "val_acc": 1.0, "value": 2.0, "validation_f1": 3.0}, 5)
-    assert [tag for tag, _, _ in scalars(report)] == [
+    metrics = {"loss": 9.0, "val_acc": 1.0, "value": 2.0, "validation_f1": 3.0}
+    assert [tag for tag, _, _ in scalars("validation", 5, metrics)] == [
         "Determined/val_loss",
         "Determined/val_acc",
         "Determined/val_value",
@@ -38,7 +36,7 @@ def test_validation_metrics_say_val_once() -> None:
 @pytest.mark.parametrize("group", ["inference", "cpu"])
 def test_other_groups_are_not_written(group: str) -> None:
     """Contract 5.5: only training and validation become scalars."""
-    assert list(scalars(MetricReport(group, {"a": 1.0}, 1))) == []
+    assert list(scalars(group, 1, {"a": 1.0})) == []
 
 
 def read_scalars(path: Path) -> list[tuple[str, float, int]]:

@@ -15,7 +15,7 @@ from determined.core.recording import event_file
 from determined.core.recording.event_file import EventFile
 from determined.core.recording.event_upload import all_but_events
 from determined.core.recording.tensorboard import rank_aware_path
-from determined.pytorch.display.event_writer import EventWriter
+from determined.pytorch.display.tensorboard import EventWriter
 from tests.unit.pytorch.contexts import make_context
 
 

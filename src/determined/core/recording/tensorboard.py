@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import numbers
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,21 +30,20 @@ class TensorboardMode(enum.Enum):
     MANUAL = "MANUAL"
 
 
-def scalars(report: MetricReport) -> Iterator[tuple[str, float, int]]:
-    """The (tag, value, step) that a report becomes; only plain numbers do."""
-    if report.steps_completed is None:
-        return
-    if report.group == "training":
-        batches = report.batches()
-        for position, batch in enumerate(batches, start=report.steps_completed - len(batches)):
+def scalars(
+    group: str, steps_completed: int, metrics: Mapping[str, Any], batches: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[tuple[str, float, int]]:
+    """Yield the (tag, value, step) that reported metrics become; what is no number is left out."""
+    if group == "training":
+        for position, batch in enumerate(batches, start=steps_completed - len(batches)):
             yield from ((f"Determined/{name}", value, position) for name, value in _numeric(batch))
         shown = {name for batch in batches for name in batch}
-        for name, value in _numeric(report.metrics):
-            if name not in shown:
-                yield f"Determined/{name}", value, report.steps_completed
-    elif report.group == "validation":
-        for name, value in _numeric(report.metrics):
-            yield validation_tag(name), value, report.steps_completed
+        for name, value in _numeric(metrics):
+            if name not in shown:  # a reducer's, usually
+                yield f"Determined/{name}", value, steps_completed
+    elif group == "validation":
+        for name, value in _numeric(metrics):
+            yield validation_tag(name), value, steps_completed
 
 
 def validation_tag(name: str) -> str:
@@ -52,10 +51,18 @@ def validation_tag(name: str) -> str:
     return f"Determined/{name}" if name.startswith(("val_", "validation_")) else f"Determined/val_{name}"
 
 
-def _numeric(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
+def _numeric(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in metrics.items():
-        if isinstance(value, numbers.Real):
+        if type(value) is float:
+            yield name, value
+        elif isinstance(value, numbers.Real) or _is_numpy_number(value):
             yield name, as_float(value)
+
+
+def _is_numpy_number(value: Any) -> bool:
+    """Return whether `value` is a numpy bool or an array of one number; a tensor's dtype has no kind."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    return kind in ("b", "i", "u", "f") and value.ndim == 0
 
 
 class EventFiles:
@@ -70,7 +77,12 @@ class EventFiles:
         """Write what these reports hold, if the mode is AUTO."""
         if self.mode is not TensorboardMode.AUTO:
             return
-        found = [scalar for report in reports if isinstance(report, MetricReport) for scalar in scalars(report)]
+        found = [
+            scalar
+            for report in reports
+            if isinstance(report, MetricReport) and report.steps_completed is not None
+            for scalar in scalars(report.group, report.steps_completed, report.metrics, report.batches())
+        ]
         if not found:
             return
         if self._file is None:

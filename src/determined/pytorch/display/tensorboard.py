@@ -1,19 +1,114 @@
-"""The scalars that training and validation metrics become in TensorBoard."""
+"""TensorBoard files of a trial: the user's own writer, made on first use, and the scalars that metrics become."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import numbers
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from determined import core
 from determined.core.recording.event_file import EventFile
-from determined.core.recording.tensorboard import validation_tag
-from determined.core.recording.values import BatchColumns, as_float
+from determined.core.recording.event_upload import all_but_events, every_file
+from determined.core.recording.tensorboard import rank_aware_path, scalars
+from determined.core.recording.values import BatchColumns
 
 logger = logging.getLogger("determined.pytorch")
+
+
+class EventWriter:
+    """What one rank writes into the TensorBoard directory of this run. A disk that refuses it never stops training.
+
+    Args:
+        directory: Asked for on first use, because only then must it exist.
+        clock: Seconds.
+    """
+
+    def __init__(self, directory: Callable[[], Path], clock: Callable[[], float] = time.time) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._writer: Any = None
+        self._rotated: int | None = None
+        self._scalars: EventFile | None = None
+        self._is_troubled = False
+
+    def get(self) -> Any:
+        """The writer, the same object each time."""
+        if self._writer is None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as missing:
+                raise ImportError(
+                    "get_tensorboard_writer() needs a package that is not installed: "
+                    "pip install 'resolute[tensorboard]'"
+                ) from missing
+            self._finish_scalars()
+            self._writer = SummaryWriter(log_dir=str(self._directory()))
+        return self._writer
+
+    def write(
+        self,
+        metric_type: str,
+        steps_completed: int,
+        metrics: Mapping[str, Any],
+        batch_metrics: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Write metrics as scalars, at the latest with the next `rotate()`."""
+        # TensorBoard follows only the newest file of a directory, so metrics go where the user writes, if they do.
+        with self.tolerant():
+            writer = self._writer
+            if writer is None:
+                writer = self._scalars = self._scalars or EventFile(self._directory())
+            _log_tb_metrics(writer, metric_type, steps_completed, metrics, batch_metrics)
+
+    def rotate(self) -> None:
+        """Get what was written into the file: at most once a second by closing it, and the next use opens another."""
+        if self._scalars is not None:
+            self._scalars.flush()
+        now = int(self._clock())
+        if self._rotated is None:
+            self._rotated = now
+        with self.tolerant():
+            if now > self._rotated:
+                self._rotated = now
+                self._close_writer()
+            elif self._writer is not None:
+                self._writer.flush()
+
+    def upload(self, train: core.TrainContext, *, is_chief: bool) -> None:
+        """Get what was written into the files, and copy them to where they are kept; other ranks copy profiles."""
+        self.rotate()
+        with self.tolerant():
+            train.upload_tensorboard_files(every_file if is_chief else all_but_events, rank_aware_path)
+
+    def close(self) -> None:
+        """Finish the files. Writing more opens another."""
+        self._finish_scalars()
+        with self.tolerant():
+            self._close_writer()
+
+    @contextlib.contextmanager
+    def tolerant(self) -> Iterator[None]:
+        """Say the first trouble with the files in one line, and go on."""
+        try:
+            yield
+        except OSError as error:
+            if not self._is_troubled:
+                self._is_troubled = True
+                logger.warning("TensorBoard files are not written as they should be; training goes on: %s", error)
+
+    def _finish_scalars(self) -> None:
+        if self._scalars is not None:
+            self._scalars.flush()
+            self._scalars = None
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
 
 
 class ScalarWriter(Protocol):
@@ -38,45 +133,20 @@ def _log_tb_metrics(
         metrics: Averages of the window, or metrics of the validation.
         batch_metrics: The window's batches one by one, the last of which is batch `steps_completed - 1`.
     """
-    if metric_type in ("training", "train"):
-        if isinstance(batch_metrics, BatchColumns) and isinstance(writer, EventFile) and len(batch_metrics):
-            columns = batch_metrics.columns
-            writer.add_rows(
-                [f"Determined/{name}" for name in columns],
-                steps_completed - len(batch_metrics),
-                np.stack(list(columns.values()), axis=1).astype(np.float64),
-            )
-            metrics = {name: value for name, value in metrics.items() if name not in columns}
-            batch_metrics = None
-        scalars = _training(steps_completed, metrics, batch_metrics or [])
-    elif metric_type in ("validation", "val"):
-        scalars = ((validation_tag(name), value, steps_completed) for name, value in _numeric(metrics))
-    else:
+    group = {"train": "training", "val": "validation"}.get(metric_type, metric_type)
+    if group not in ("training", "validation"):
         logger.warning(
             "Metrics of type %r are not written to TensorBoard: only training and validation are.", metric_type
         )
         return
-    for tag, value, step in scalars:
+    if isinstance(batch_metrics, BatchColumns) and isinstance(writer, EventFile) and len(batch_metrics):
+        columns = batch_metrics.columns
+        writer.add_rows(
+            [f"Determined/{name}" for name in columns],
+            steps_completed - len(batch_metrics),
+            np.stack(list(columns.values()), axis=1).astype(np.float64),
+        )
+        metrics = {name: value for name, value in metrics.items() if name not in columns}
+        batch_metrics = None
+    for tag, value, step in scalars(group, steps_completed, metrics, batch_metrics or ()):
         writer.add_scalar(tag, value, step)
-
-
-def _training(
-    steps_completed: int, metrics: Mapping[str, Any], batches: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, Any, int]]:
-    for step, batch in enumerate(batches, start=steps_completed - len(batches)):
-        yield from ((f"Determined/{name}", value, step) for name, value in _numeric(batch))
-    shown = {name for batch in batches for name in batch}
-    for name, value in _numeric(metrics):
-        if name not in shown:  # a reducer's, usually
-            yield f"Determined/{name}", value, steps_completed
-
-
-def _numeric(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in metrics.items():
-        if type(value) is float:
-            yield name, value
-        elif isinstance(value, np.ndarray):  # before the abstract class, which is slow to ask
-            if value.ndim == 0 and value.dtype.kind in "biuf":
-                yield name, value.item()
-        elif isinstance(value, (numbers.Real, np.bool_)):
-            yield name, as_float(value)

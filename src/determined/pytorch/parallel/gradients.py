@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from determined import errors
-from determined.pytorch._position import Position
+from determined.pytorch._facts import Position
 from determined.pytorch.parallel import ddp
 from determined.pytorch.parallel.ddp import DistributedModel as DistributedModel
 
