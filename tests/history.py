@@ -16,8 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from determined import _process
 from determined.artifacts import open_storage
-from determined.store import attempts, checkpoints, experiments, logs, processes, trials
+from determined.store import attempts, checkpoints, experiments, logs, trials
 from determined.store.attempts import Attempt
 from determined.store.database.connection import Store, open_store
 from determined.store.messages import CheckpointReport, LogLine, MetricReport
@@ -163,9 +164,9 @@ class History:
         run = self.attempt(
             Run(experiment_id, trial_id, None),  # type: ignore[arg-type]  # the attempt is what is made
             environment=environment,
-            node=processes.this_node() if node is None else node,
+            node=_process.this_node() if node is None else node,
             pid=os.getpid() if mine else pid,
-            process_started=processes.started() if mine else process_started,
+            process_started=_process.started() if mine else process_started,
             tensorboard=tensorboard,
             slots=slots,
         )

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
+from determined import _process
 from determined.launch import _processes, _roster, _signals
 
 POLL_SECONDS = 0.05
@@ -60,7 +61,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], keep_torch_logs:
 
 def look(watch: Watch) -> None:
     """Read who has started and ended. A wrapper that was killed cannot sign out, so we strike it out."""
-    gone = [key for key, worker in watch.roster.present().items() if not _processes.is_alive(worker.wrapper_pid)]
+    gone = [key for key, worker in watch.roster.present().items() if not _process.is_alive(worker.wrapper_pid)]
     watch.roster.refresh()  # after asking who is alive: one that has just ended has signed out before
     present = watch.roster.present()
     for key in gone:

@@ -35,17 +35,6 @@ def start(
     )
 
 
-def is_alive(pid: int) -> bool:
-    """Whether there is such a process. One that has ended but was not waited for counts as alive."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def send(pid: int, number: int) -> None:
     """Signal a process; it may have ended already."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from determined import errors
-from determined.store import events, experiments, processes, rows
+from determined import _process, errors
+from determined.store import events, experiments, rows
 from determined.store.messages import now
 from determined.store.schema import allocations, tasks, trials
 from determined.store.schema import experiments as experiments_table
@@ -233,8 +233,8 @@ def settle(conn: sa.Connection, time: datetime.datetime | None = None) -> list[i
     settled = []
     for trial_id, allocation_id, node, pid, process_started, *signs in conn.execute(query).all():
         heard = max(sign for sign in signs if sign is not None)
-        if pid is not None and node == processes.this_node():
-            gone = not processes.is_alive(pid, process_started)
+        if pid is not None and node == _process.this_node():
+            gone = not _process.is_alive(pid, process_started)
         else:
             gone = moment - heard > SILENCE
         if gone:

@@ -10,8 +10,8 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from determined import errors
-from determined.store import attempts, checkpoints, experiments, logs, processes, schema, trials
+from determined import _process, errors
+from determined.store import attempts, checkpoints, experiments, logs, schema, trials
 from determined.store.database.connection import Store
 from determined.store.messages import LogLine, MetricReport, Signal
 from determined.store.metrics import metric_reports
@@ -172,13 +172,13 @@ def test_a_process_that_is_gone_is_noticed(store: Store) -> None:
     """On this machine at once: ERROR, ended when last heard of. A living one stays, however long it is silent."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    here = processes.this_node()
+    here = _process.this_node()
     with store.write() as conn:
         dead, living, reused = (add_run(conn) for _ in range(3))
         table = schema.allocations
         for run, pid, began in (
             (dead, gone.pid, 1.0),
-            (living, os.getpid(), processes.started()),
+            (living, os.getpid(), _process.started()),
             (reused, os.getpid(), 1.0),
         ):
             one = table.c.allocation_id == run.allocation_id

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined import _process
 from determined._home import data_directory, make_data_directory
 from determined.cli import terminal
 from determined.cli.tensorboard import event_files, server
@@ -61,15 +62,11 @@ class Detached:
     @property
     def is_alive(self) -> bool:
         """Whether it still runs. One on another machine is believed to."""
-        from determined.store import processes
-
-        return self.node != processes.this_node() or processes.is_alive(self.pid, self.process_started)
+        return self.node != _process.this_node() or _process.is_alive(self.pid, self.process_started)
 
     def of_process(self, pid: int, address: str) -> Detached:
         """The same, now that another process stands for it."""
-        from determined.store import processes
-
-        return dataclasses.replace(self, pid=pid, process_started=processes.started(pid), address=address)
+        return dataclasses.replace(self, pid=pid, process_started=_process.started(pid), address=address)
 
     def write(self, directory: Path) -> None:
         """Replace the record whole: who reads it sees the old one or the new one."""
@@ -140,10 +137,8 @@ def start(
 @contextlib.contextmanager
 def _claimed(experiments: Sequence[int], trials: Sequence[int]) -> Iterator[tuple[int, Detached]]:
     """A number with a directory, this process's own until TensorBoard has started; removed if that fails."""
-    from determined.store import processes
-
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    record = Detached(0, None, processes.this_node(), "", list(experiments), list(trials), now)
+    record = Detached(0, None, _process.this_node(), "", list(experiments), list(trials), now)
     record = record.of_process(os.getpid(), "")
     home = make_data_directory() / "tensorboards"
     home.mkdir(exist_ok=True)
@@ -199,10 +194,8 @@ def end(number: int, record: Detached) -> bool:
     """
     import psutil
 
-    from determined.store import processes
-
-    if record.node != processes.this_node():
-        raise Refused(f"TensorBoard {number} runs on {record.node}, this is {processes.this_node()}. End it there.")
+    if record.node != _process.this_node():
+        raise Refused(f"TensorBoard {number} runs on {record.node}, this is {_process.this_node()}. End it there.")
     was_alive = record.is_alive
     if was_alive:
         try:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import secrets
 import socket
-import sys
 import threading
 import uuid
 from collections import defaultdict
@@ -15,22 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-
-def process_start(pid: int) -> float | None:
-    """When the process started, in a unit that means something on this machine only; None if it no longer runs."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name, in brackets, may itself hold blanks and brackets.
-            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-            return None if fields[0] in "ZXx" else float(fields[19])
-        return None
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.NoSuchProcess:
-        return None
+from determined._process import start_mark
 
 
 @functools.cache
@@ -66,7 +49,7 @@ class Member(Ranks):
     host: str = field(default_factory=socket.gethostname)
     machine: str = field(default_factory=machine_id)
     pid: int = field(default_factory=os.getpid)
-    started: float | None = field(default_factory=lambda: process_start(os.getpid()))
+    started: float | None = field(default_factory=lambda: start_mark(os.getpid()))
     thread: str = field(default_factory=lambda: threading.current_thread().name)
     token: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -77,7 +60,7 @@ class Member(Ranks):
         """Whether its process has ended. Only known for processes of the same machine as `seen_from`."""
         if self.machine != seen_from.machine or self.started is None or self.pid == os.getpid():
             return False
-        started = process_start(self.pid)
+        started = start_mark(self.pid)
         return started is None or abs(started - self.started) > 2  # without /proc, start times are only about right
 
     def is_stopped(self, seen_from: Member) -> bool:

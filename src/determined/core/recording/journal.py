@@ -20,9 +20,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from determined import _process
 from determined._redact import by_shape, redacted
 from determined.core.recording.run_description import RunDescription
-from determined.store import messages, processes
+from determined.store import messages
 from determined.store.messages import FitReport, LogLine, Report
 
 RECOVERY_SECONDS = 10.0
@@ -236,8 +237,8 @@ def _lock_unfinished(file: IO[bytes], description: RunDescription) -> None:
             _lock(file)
             return
         except OSError:
-            is_here = description.host == processes.this_node()
-            if time.monotonic() > deadline or not is_here or processes.is_alive(description.pid, None):
+            is_here = description.host == _process.this_node()
+            if time.monotonic() > deadline or not is_here or _process.is_alive(description.pid):
                 raise
         # Another process recovers it just now. What it finds may be what we are about to ask for.
         time.sleep(0.05)

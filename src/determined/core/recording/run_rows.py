@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from determined import errors
+from determined import _process, errors
 from determined.core.recording.link import Attached, History, Unlike
 from determined.core.recording.run_description import Run, RunDescription
 from determined.core.recording.values import differences
-from determined.store import attempts, checkpoints, experiments, logs, processes, runs, trials, workspaces
+from determined.store import attempts, checkpoints, experiments, logs, runs, trials, workspaces
 from determined.store.attempts import Attempt
 from determined.store.messages import (
     CheckpointReport,
@@ -116,7 +116,7 @@ def _begin_attempt(
         run_name=name,
         node=description.host,
         pid=description.pid,
-        process_started=processes.started(description.pid),
+        process_started=_process.started(description.pid),
         environment=description.environment(),
         slots=description.slots,
         tensorboard=str(run.tensorboard),
