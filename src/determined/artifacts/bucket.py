@@ -121,7 +121,7 @@ class BucketStorage(Storage):
         found = self.driver.find(home)
         return {check_path(key.removeprefix(home)): object_ for key, object_ in found.items() if key != home}
 
-    def directory(self, storage_id: str, *, verify: bool = True) -> Path:
+    def directory(self, storage_id: str, *, verify: bool = True, manifest: Manifest | None = None) -> Path:
         raise NotImplementedError(f"{self.url} has no directories to look into. Use fetch().")
 
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:

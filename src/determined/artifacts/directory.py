@@ -133,9 +133,11 @@ class DirectoryStorage(Storage):
             raise self._not_found(storage_id) from e
         return Manifest(storage_id, {path: FileEntry(size, "") for path, size in sizes.items()}, verified=False)
 
-    def directory(self, storage_id: str, *, verify: bool = True) -> Path:
-        manifest = self.manifest(storage_id)
+    def directory(self, storage_id: str, *, verify: bool = True, manifest: Manifest | None = None) -> Path:
+        manifest = manifest or self.manifest(storage_id)
         if verify and (problems := self._problems(manifest)):
+            if not self.exists(storage_id):  # deleted since the manifest was read
+                raise self._not_found(storage_id)
             raise CheckpointDamaged(
                 f"Checkpoint {manifest.storage_id} in {self.url} is damaged: {' '.join(problems[:3])} "
                 "Restore it from a backup, or use another checkpoint."

@@ -123,8 +123,11 @@ class Storage(ABC):
         """What the checkpoint holds. `CheckpointNotFound` if there is none of that id."""
 
     @abstractmethod
-    def directory(self, storage_id: str, *, verify: bool = True) -> Path:
-        """The stored directory itself, where `is_direct`; `CheckpointDamaged` if `verify` finds a problem."""
+    def directory(self, storage_id: str, *, verify: bool = True, manifest: Manifest | None = None) -> Path:
+        """Return the stored directory itself, where `is_direct`; `CheckpointDamaged` if `verify` finds a problem.
+
+        A `manifest` that the caller has read already is not read again; the same holds for `fetch` and `read_bytes`.
+        """
 
     @abstractmethod
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
@@ -181,6 +184,7 @@ class Storage(ABC):
         *,
         fetched: Callable[[str, int], None] | None = None,
         carries_manifest: bool = False,
+        manifest: Manifest | None = None,
     ) -> None:
         """Copy a checkpoint, or what `selector` accepts of it, into the directory `target`.
 
@@ -190,9 +194,9 @@ class Storage(ABC):
         also gets the manifest of what it was to get (see `carried`), before its first file.
         """
         with self.reading(storage_id) as still_reading:
-            manifest = self.manifest(storage_id)
+            manifest = known = manifest or self.manifest(storage_id)
             chosen = [path for path in manifest.files if selector is None or selector(path)]
-            leave = functools.cache(lambda: carried.leave(target, manifest, chosen) if carries_manifest else None)
+            leave = functools.cache(lambda: carried.leave(target, known, chosen) if carries_manifest else None)
             for path in chosen:
                 place = tree.inside(target, path)
                 if path.endswith("/"):
@@ -218,9 +222,9 @@ class Storage(ABC):
         finally:
             temporary.unlink(missing_ok=True)
 
-    def read_bytes(self, storage_id: str, path: str) -> bytes:
-        """The verified content of one stored file, for small ones such as `metadata.json`."""
-        manifest = self.manifest(storage_id)
+    def read_bytes(self, storage_id: str, path: str, manifest: Manifest | None = None) -> bytes:
+        """Return the verified content of one stored file, for small ones such as `metadata.json`."""
+        manifest = manifest or self.manifest(storage_id)
         if check_path(path) not in manifest.files:
             raise FileNotFoundError(f"Checkpoint {storage_id} in {self.url} holds no {path}.")
         if manifest.files[path].size > documents.LARGEST:

@@ -25,7 +25,7 @@ from determined import artifacts, errors
 from determined._home import data_directory
 from determined._redact import redacted
 from determined._types import Json
-from determined.artifacts import Draft, FileEntry, Selector, SharedFile, Storage
+from determined.artifacts import Draft, FileEntry, Manifest, Selector, SharedFile, Storage
 from determined.artifacts.writer import naming
 from determined.core import _sharding
 from determined.core.ranks.distributed import DistributedContext
@@ -211,17 +211,30 @@ class CheckpointContext:
             CheckpointDamaged: Its files are not the ones that were saved.
         """
         is_shared = DownloadMode(download_mode) is DownloadMode.LocalWorkersShareDownload
+        with self._restore_path(storage_id, is_shared, selector) as path:
+            yield path
+
+    @contextlib.contextmanager
+    def _restore_path(
+        self,
+        storage_id: str,
+        is_shared: bool = True,
+        selector: Selector | None = None,
+        opened: tuple[Manifest, Mapping[str, Any]] | None = None,
+    ) -> Iterator[Path]:
+        """Like `restore_path`, of a checkpoint whose manifest and metadata may have been read already."""
+        manifest = opened[0] if opened is not None else None
         # What is read in place has to stay there until we are done: see artifacts/lease.py.
         with self._storage.reading(storage_id) if self._storage.is_direct else contextlib.nullcontext():
             if self._storage.is_direct:
                 if selector is not None:
                     logger.warning("restore_path: %s is read in place, so the selector is ignored.", self._storage.url)
                 temporary = None
-                look = functools.partial(self._storage.directory, storage_id)
+                look = functools.partial(self._storage.directory, storage_id, manifest=manifest)
                 path = self._distributed.run_on_local_chief(look) if is_shared else look()
             else:
-                path, temporary = self._download_temporarily(storage_id, is_shared, selector)
-            self._note_restored(storage_id)
+                path, temporary = self._download_temporarily(storage_id, is_shared, selector, manifest)
+            self._note_restored(storage_id, opened[1] if opened is not None else None)
             try:
                 yield path
             except Exception as failed:
@@ -251,9 +264,9 @@ class CheckpointContext:
         earlier = self._earlier
         return None if earlier is None else self._distributed.run_on_chief(lambda: earlier.latest(self.list()))
 
-    def _note_restored(self, storage_id: str) -> None:
+    def _note_restored(self, storage_id: str, metadata: Mapping[str, Any] | None = None) -> None:
         if self._earlier is not None and self._distributed.rank == 0:
-            self._earlier.restored(storage_id, self.get_metadata(storage_id))
+            self._earlier.restored(storage_id, self.get_metadata(storage_id) if metadata is None else metadata)
 
     def delete(self, storage_id: str) -> None:
         """Remove a checkpoint. One that is gone already is no error."""
@@ -267,14 +280,23 @@ class CheckpointContext:
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
         """The metadata that was stored with a checkpoint; empty if there was none."""
-        if METADATA not in self._storage.manifest(storage_id).files:
-            return {}
-        data = self._storage.read_bytes(storage_id, METADATA)
-        return artifacts.documents.parse(data, f"{METADATA} of checkpoint {storage_id}")
+        return self._metadata(self._manifest(storage_id))
 
-    def _has_checksums(self, storage_id: str) -> bool:
-        """Whether it is known how the files of a checkpoint should be; of the original product's it is not."""
-        return self._storage.manifest(storage_id).verified
+    def _manifest(self, storage_id: str) -> Manifest:
+        """Return what a checkpoint holds; `_read`, `_metadata` and `_restore_path` take it, so it is read once."""
+        return self._storage.manifest(storage_id)
+
+    def _read(self, manifest: Manifest, path: str) -> bytes | None:
+        """Return the verified content of a small file; None if the checkpoint has no such file."""
+        if path not in manifest.files:
+            return None
+        return self._storage.read_bytes(manifest.storage_id, path, manifest)
+
+    def _metadata(self, manifest: Manifest) -> dict[str, Any]:
+        data = self._read(manifest, METADATA)
+        return (
+            {} if data is None else artifacts.documents.parse(data, f"{METADATA} of checkpoint {manifest.storage_id}")
+        )
 
     def check_storage(self) -> None:
         """Raise on every rank if checkpoints cannot be written to where they go. Collective."""
@@ -429,10 +451,17 @@ class CheckpointContext:
     # Downloads: the first rank of a machine works, the others wait for its word.
 
     def _fetch_for_machine(
-        self, storage_id: str, target: Callable[[], Path], selector: Selector | None, *, carries_manifest: bool = False
+        self,
+        storage_id: str,
+        target: Callable[[], Path],
+        selector: Selector | None,
+        *,
+        carries_manifest: bool = False,
+        manifest: Manifest | None = None,
     ) -> Path:
         """Collective on the machine."""
-        known = self._distributed.run_on_local_chief(lambda: list(self._storage.manifest(storage_id).resources))
+        manifest = manifest or self._distributed.run_on_local_chief(lambda: self._storage.manifest(storage_id))
+        known = list(manifest.files)
         wanted, failed = None, None
         try:
             wanted = None if selector is None else {path for path in known if selector(path)}
@@ -446,13 +475,13 @@ class CheckpointContext:
             everything = wishes is None or any(wish is None for wish in wishes)
             union: set[str] = set() if everything else set().union(*(w for w in wishes or [] if w))
             chosen = None if everything else union.__contains__
-            self._storage.fetch(storage_id, path, chosen, carries_manifest=carries_manifest)
+            self._storage.fetch(storage_id, path, chosen, carries_manifest=carries_manifest, manifest=manifest)
             return path
 
         return self._distributed.run_on_local_chief(fetch)
 
     def _download_temporarily(
-        self, storage_id: str, is_shared: bool, selector: Selector | None
+        self, storage_id: str, is_shared: bool, selector: Selector | None, manifest: Manifest | None
     ) -> tuple[Path, Path | None]:
         """The directory, and the same again on the rank that has to remove it."""
         made: list[Path] = []
@@ -463,10 +492,10 @@ class CheckpointContext:
 
         try:
             if is_shared:
-                path = self._fetch_for_machine(storage_id, make, selector)
+                path = self._fetch_for_machine(storage_id, make, selector, manifest=manifest)
             else:
                 path = make()
-                self._storage.fetch(storage_id, path, selector)
+                self._storage.fetch(storage_id, path, selector, manifest=manifest)
         except BaseException:
             for directory in made:
                 shutil.rmtree(directory, ignore_errors=True)

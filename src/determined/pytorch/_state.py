@@ -55,11 +55,12 @@ class Progress:
         }
 
     @classmethod
-    def from_trial_state(cls, saved: Mapping[str, Any]) -> Progress:
-        """Read `trial_state.pkl`."""
+    def from_trial_state(cls, saved: Mapping[str, Any], epoch_length: int) -> Progress:
+        """Read `trial_state.pkl`. Until 0.20 it had no epochs: they follow from the length of one."""
+        batches = int(saved["batches_trained"])
         return cls(
-            batches_trained=int(saved["batches_trained"]),
-            epochs_trained=int(saved["epochs_trained"]),
+            batches_trained=batches,
+            epochs_trained=int(saved.get("epochs_trained", batches // epoch_length)),
             last_validation=int(saved.get("last_val") or 0),
             last_checkpoint=int(saved.get("last_ckpt") or 0),
             trial_id=int(saved.get("trial_id") or 0),

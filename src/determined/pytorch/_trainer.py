@@ -22,14 +22,7 @@ from determined.pytorch._trial import PyTorchTrial
 from determined.pytorch._validate import Validation, evaluates_full_dataset
 from determined.pytorch.checkpoint import save_policy
 from determined.pytorch.checkpoint.checkpointer import Checkpointer
-from determined.pytorch.checkpoint.reading import (
-    find_checkpoint,
-    saved_batches,
-    saved_best,
-    saved_hparams,
-    saved_metadata,
-    saved_seed,
-)
+from determined.pytorch.checkpoint.saved import SavedCheckpoint, find_checkpoint, open_checkpoint
 from determined.pytorch.data.stream import TrainingStream, epoch_length, training_stream
 from determined.pytorch.display.bar import make_bar
 from determined.pytorch.display.console import Origin, Outcome, say_beginning, say_end, told
@@ -146,7 +139,7 @@ class Trainer:
 
         with contextlib.ExitStack() as cleanup:  # in reverse order, however training ends
             cleanup.callback(callbacks.shut_down)
-            self._start(callbacks, origin.source, progress.trial_id)
+            self._start(callbacks, origin.checkpoint, progress.trial_id)
             with streams.preserved():  # nothing that a loader needs is drawn from the streams of training
                 stream, length = self._open_stream()
                 cleanup.callback(stream.close)
@@ -199,43 +192,41 @@ class Trainer:
         if latest_checkpoint in (None, "", "none"):
             return Origin()
         if latest_checkpoint not in ("latest", "best"):
-            self._warn_about_other_hparams(str(latest_checkpoint))
-            return Origin(str(latest_checkpoint))
+            checkpoint = open_checkpoint(self._context.core_context, str(latest_checkpoint))
+            self._warn_about_other_hparams(checkpoint)
+            return Origin(checkpoint)
         if test_mode:
             return Origin()  # to go on would train nothing, and what is tried is no part of any training
         name = type(self._trial).__qualname__
         which: Literal["latest", "best"] = "latest" if latest_checkpoint == "latest" else "best"
-        found = find_checkpoint(self._context.core_context, which, name, smaller_is_better, _trial_id(self._context))
-        return Origin(found.storage_id, True, found.unlike)
+        services = self._context.core_context
+        found = find_checkpoint(services, which, name, smaller_is_better, _trial_id(self._context))
+        newest = None if found.storage_id is None else open_checkpoint(services, found.storage_id)
+        return Origin(newest, True, found.unlike)
 
-    def _warn_about_other_hparams(self, source: str) -> None:
+    def _warn_about_other_hparams(self, checkpoint: SavedCheckpoint) -> None:
         """Name the hyperparameters that differ from those of a checkpoint that was asked for by name."""
         services = self._context.core_context
         if services.description is None or self._context.distributed.rank != 0:
             return
-        try:
-            theirs = saved_hparams(services, source, saved_metadata(services, source))
-        except errors.DeterminedError:
-            return  # loading it says what is wrong
-        if different := differences(services.description.hparams, theirs):
+        if different := differences(services.description.hparams, checkpoint.hparams):
             logger.warning(
                 "Checkpoint %s was trained with other hyperparameters: %s. What its optimizers and schedulers saved "
                 "wins, such as the learning rate; elsewhere the values of this run count.",
-                source,
+                checkpoint.source,
                 told(different),
             )
 
-    def _start(self, callbacks: Callbacks, source: str | None, trial_id: int) -> None:
+    def _start(self, callbacks: Callbacks, checkpoint: SavedCheckpoint | None, trial_id: int) -> None:
         """Take over the seed of the checkpoint to go on from, and run the startup hooks."""
-        services = self._context.core_context
         for callback in callbacks.named.values():
             if isinstance(callback, Monitor):
                 callback.context = self._context
-        first_batch = saved_batches(services, source, trial_id) if source else 0
-        if source and first_batch and (seed := saved_seed(services, source)) is not None:
-            self._context.continue_with_seed(seed)
+        first_batch = checkpoint.batches_of(trial_id) if checkpoint is not None else 0
+        if checkpoint is not None and first_batch and checkpoint.seed is not None:
+            self._context.continue_with_seed(checkpoint.seed)
         self._context.start_at(first_batch)
-        callbacks.start(first_batch, source)
+        callbacks.start(first_batch, None if checkpoint is None else checkpoint.source)
 
     def _open_stream(self) -> tuple[TrainingStream, int]:
         """Return this rank's training batches, and how many make an epoch, the same on every rank. Collective."""
@@ -263,13 +254,13 @@ class Trainer:
         retention: dict[str, int] | None,
     ) -> bool:
         """Restore what was saved, if anything; return whether training goes on from its counters. Collective."""
-        services, source = self._context.core_context, origin.source
+        services, checkpoint = self._context.core_context, origin.checkpoint
         continues = False
-        if source is not None:
-            continues = checkpointer.load(source).continues
-            if continues and (best := saved_best(services, source)) is not None:
-                services.train.note_best_validation(best)
-                outcome.best_before = best
+        if checkpoint is not None:
+            continues = checkpointer.load(checkpoint).continues
+            if continues and checkpoint.best is not None:
+                services.train.note_best_validation(checkpoint.best)
+                outcome.best_before = checkpoint.best
         if continues:
             outcome.first_batch = progress.batches_trained
             outcome.newest = (origin.storage_id or "", progress.batches_trained)

@@ -19,7 +19,7 @@ from torch import nn
 from determined import artifacts, errors
 from determined.core import DistributedContext
 from determined.pytorch import PyTorchCallback
-from determined.pytorch.checkpoint.reading import find_checkpoint, saved_seed
+from determined.pytorch.checkpoint.saved import find_checkpoint, open_checkpoint
 from determined.pytorch.code.copying import CodeCopy
 from tests.ranks import run_threads, try_threads
 from tests.unit.pytorch.checkpoints import Keeps, draws, make_run, state_of
@@ -306,15 +306,15 @@ def test_the_seed_is_known_before_loading(root: Path) -> None:
     """A resumed local run continues with the saved seed."""
     run = make_run(root, seed=123)
     storage_id = run.save()
-    assert saved_seed(run.core, storage_id) == 123
-    assert saved_seed(run.core, str(root / storage_id)) == 123
+    assert open_checkpoint(run.core, storage_id).seed == 123
+    assert open_checkpoint(run.core, str(root / storage_id)).seed == 123
     copy = shutil.copytree(root / storage_id, root.parent / "copy")
     (copy / "metadata.json").unlink()
     with pytest.raises(errors.CheckpointDamaged, match=r"metadata\.json is not the file that was saved"):
-        saved_seed(run.core, str(copy))
+        open_checkpoint(run.core, str(copy))
     (root / storage_id / "metadata.json").unlink()
     with pytest.raises(errors.CheckpointDamaged, match=r"metadata\.json is missing"):
-        saved_seed(run.core, str(root / storage_id))
+        open_checkpoint(run.core, str(root / storage_id))
 
 
 def test_latest_and_best(root: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,8 +25,10 @@ import torch
 
 from determined import errors
 from determined.pytorch import PyTorchCallback
-from determined.pytorch.checkpoint.checkpointer import read_state
+from determined.pytorch._state import Progress
 from determined.pytorch.checkpoint.older_layouts import saved_counters
+from determined.pytorch.checkpoint.reading import read_state
+from determined.pytorch.checkpoint.saved import DirectoryFiles
 from tests.unit.pytorch.checkpoints import Run, make_run
 
 
@@ -134,9 +136,9 @@ def test_counters_that_are_an_object_of_ours(tmp_path: Path) -> None:
     values = text("steps_completed") + b"K\x07" + text("trial_id") + b"K\x01"
     body = b"\x80\x02cdetermined.workload\nState\n)\x81}(" + values + b"ub."
     (tmp_path / "workload_sequencer.pkl").write_bytes(body)
-    assert saved_counters(tmp_path, 5) == {
-        "steps_completed": 7, "trial_id": 1, "batches_trained": 7, "epochs_trained": 1,
-    }  # fmt: skip
+    counters = saved_counters(DirectoryFiles(tmp_path).read, tmp_path)
+    assert counters == {"steps_completed": 7, "trial_id": 1, "batches_trained": 7}
+    assert Progress.from_trial_state(counters, epoch_length=5).epochs_trained == 1
 
 
 def state_0_12(run: Run) -> dict[str, Any]:
@@ -436,7 +438,7 @@ def test_counters_are_read_without_trust_too(tmp_path: Path, body: bytes, monkey
     monkeypatch.setattr(HOME_OF_SYSTEM, "system", lambda command: ran.append(command))
     (tmp_path / "trial_state.pkl").write_bytes(body)
     with pytest.raises(errors.DeterminedError, match=r"trial_state\.pkl"):
-        saved_counters(tmp_path, 5)
+        saved_counters(DirectoryFiles(tmp_path).read, tmp_path)
     assert not ran
 
 
@@ -453,7 +455,7 @@ def test_a_huge_counters_file_is_not_read(tmp_path: Path) -> None:
     """A few numbers never take a megabyte."""
     (tmp_path / "trial_state.pkl").write_bytes(b"x" * (2 << 20))
     with pytest.raises(errors.InvalidCheckpointException, match="too large"):
-        saved_counters(tmp_path, 5)
+        saved_counters(DirectoryFiles(tmp_path).read, tmp_path)
 
 
 def test_the_list_is_put_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

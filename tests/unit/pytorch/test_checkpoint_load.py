@@ -11,7 +11,7 @@ import torch
 
 from determined import errors
 from determined.pytorch import PyTorchCallback
-from determined.pytorch.checkpoint.reading import saved_batches
+from determined.pytorch.checkpoint.saved import open_checkpoint
 from tests.unit.pytorch.checkpoints import Keeps, draws, make_run, state_of
 
 
@@ -99,8 +99,8 @@ def test_another_trial_is_a_warm_start(root: Path) -> None:
     assert other.callbacks["k"].state == 1  # type: ignore[attr-defined]
     assert other.context.lr_schedulers[0].state_dict()["last_epoch"] == 3
     assert torch.equal(other.model[0].weight, run.model[0].weight)  # type: ignore[index]
-    assert saved_batches(other.core, storage_id, 2) == 0
-    assert saved_batches(other.core, storage_id, 1) == 3
+    assert open_checkpoint(other.core, storage_id).batches_of(2) == 0
+    assert open_checkpoint(other.core, storage_id).batches_of(1) == 3
 
 
 def test_waiting_gradients_are_restored(root: Path) -> None:

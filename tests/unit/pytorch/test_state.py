@@ -53,7 +53,7 @@ def test_progress_has_the_names_of_trial_state() -> None:
     assert saved == {
         "trial_id": 3, "last_ckpt": 8, "step_id": 0, "last_val": 6, "batches_trained": 8, "epochs_trained": 2,
     }  # fmt: skip
-    assert Progress.from_trial_state(saved) == progress
+    assert Progress.from_trial_state(saved, epoch_length=4) == progress
 
 
 def test_parts_are_restored_in_order() -> None:

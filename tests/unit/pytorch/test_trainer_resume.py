@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from determined import errors, pytorch
+from determined.artifacts import Manifest
 from determined.pytorch import Batch, ShouldExit
 from determined.pytorch.checkpoint.checkpointer import Checkpointer
 from tests.trials import OneWeightTrial, Recorder, Run, managed, stored_file, stored_state, train
@@ -35,6 +36,23 @@ class TestResume:
         path = stored_file(home, first.checkpoint, "")
         assert train(max_length=Batch(4), latest_checkpoint=str(path)).batches == [3]
         assert train(max_length=Batch(4), latest_checkpoint=path).batches == [3]
+
+    @pytest.mark.parametrize("named", ["latest", "id", "path"])
+    def test_the_manifest_is_read_once(self, home: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+        """A resume opens the checkpoint once: its manifest is read and checked once, however it was named."""
+        first = train(max_length=Batch(3))
+        reads: list[str] = []
+        from_bytes = Manifest.from_bytes
+
+        def counted(storage_id: str, data: bytes) -> Manifest:
+            reads.append(storage_id)
+            return from_bytes(storage_id, data)
+
+        monkeypatch.setattr(Manifest, "from_bytes", counted)
+        path = str(stored_file(home, first.checkpoint, ""))
+        source = {"latest": "latest", "id": first.checkpoint, "path": path}[named]
+        assert train(max_length=Batch(4), latest_checkpoint=source).batches == [3]
+        assert reads == [first.checkpoint]
 
     def test_no_such_checkpoint(self) -> None:
         """6.4: an unknown id is CheckpointNotFound, before a hook runs."""

@@ -45,11 +45,10 @@ from determined.pytorch.checkpoint.encoding import from_plain, to_plain
 from determined.pytorch.checkpoint.reading import (
     BESIDE,
     metadata_digest,
-    opened,
-    read_metadata,
     read_state,
     script_checksum,
 )
+from determined.pytorch.checkpoint.saved import SavedCheckpoint, open_checkpoint
 from determined.pytorch.code.copying import CodeCopy
 from determined.pytorch.data.stream import TrainingStream
 from determined.pytorch.parallel.gradients import average_waiting
@@ -382,8 +381,8 @@ class Checkpointer:
 
     # Loading.
 
-    def load(self, source: str) -> Loaded:
-        """Restore everything from a checkpoint, by its id or its directory. Collective.
+    def load(self, source: str | SavedCheckpoint) -> Loaded:
+        """Restore everything from a checkpoint that was opened, or by its id or its directory. Collective.
 
         Raises:
             CheckpointNotFound: There is no such checkpoint.
@@ -391,9 +390,10 @@ class Checkpointer:
             InvalidCheckpointException: It does not fit this trial, or it holds something that is not read.
         """
         loaded, failed = Loaded(continues=False), None
-        with opened(self._core, source) as path:
+        opened = source if isinstance(source, SavedCheckpoint) else open_checkpoint(self._core, source)
+        with opened.files(self._core) as path:
             try:
-                loaded = self._load(path, source)
+                loaded = self._load(path, opened)
                 with self._streams_kept():
                     self._callbacks.on_checkpoint_read_shard(str(path))
             except Exception as problem:  # noqa: BLE001 - raised below, once no rank reads any more
@@ -401,15 +401,16 @@ class Checkpointer:
         self._distributed.agree(failed)
         return loaded
 
-    def _load(self, path: Path, source: str) -> Loaded:
+    def _load(self, path: Path, opened: SavedCheckpoint) -> Loaded:
+        source = opened.source
         saved_state = read_state(path)
         saved_state.pop(BESIDE, None)  # verified already, and nobody's state
         checkpoint = _decoded(saved_state, self._callbacks.named)
-        self._newest = str(read_metadata(path).get("saved_at", ""))
+        self._newest = str(opened.metadata.get("saved_at", ""))
         self._callbacks.on_checkpoint_load_start(checkpoint)
         counts = {"model": len(self._context.models), "optimizer": len(self._context.optimizers)}
         older_layouts.modernise(checkpoint, {**counts, "lr_scheduler": len(self._context.lr_schedulers)})
-        saved = self._saved_progress(path, checkpoint)
+        saved = self._saved_progress(opened, checkpoint)
         continues = saved is not None and saved.trial_id == self._progress.trial_id
         self._saved_classes = checkpoint.get("classes") or {}
         mine = self._own_part(checkpoint, continues)
@@ -430,17 +431,17 @@ class Checkpointer:
             logger.debug("Checkpoint %s: weights and states are loaded, and training starts at batch 0.", source)
         return Loaded(continues)
 
-    def _saved_progress(self, path: Path, checkpoint: Mapping[str, Any]) -> Progress | None:
+    def _saved_progress(self, opened: SavedCheckpoint, checkpoint: Mapping[str, Any]) -> Progress | None:
         length = self.stream.epoch_length if self.stream is not None else sys.maxsize
-        if (counters := older_layouts.saved_counters(path, length)) is not None:
-            return Progress.from_trial_state(counters)
+        if opened.counters is not None:
+            return Progress.from_trial_state(opened.counters, length)
         if isinstance(checkpoint.get("progress"), Mapping):
             saved = Progress()
             saved.load_state_dict(checkpoint["progress"])
             return saved
         logger.warning(
             "%s has none of %s, so how far training was is unknown: it starts at batch 0 with the saved weights.",
-            path,
+            opened.source,
             ", ".join(older_layouts.COUNTER_FILES),
         )
         return None

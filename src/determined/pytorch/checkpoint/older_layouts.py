@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from determined import artifacts, errors
+from determined import errors
 from determined.pytorch.checkpoint.encoding import TYPE
 
 STATE_FILES = ("state_dict.pth", "determined/state_dict.pth", "pedl/state_dict.pth", "checkpoint.pt")
@@ -81,26 +81,37 @@ def modernise(checkpoint: dict[str, Any], counts: Mapping[str, int]) -> None:
         checkpoint[new] = [checkpoint.pop(old)][: counts[kind]]
 
 
-def saved_counters(directory: Path, epoch_length: int) -> dict[str, int] | None:
-    """How far training was, in the words of `trial_state.pkl`; None if the directory does not say."""
+def saved_counters(read: Callable[[str], bytes | None], place: object) -> dict[str, int] | None:
+    """Return how far training was, under the names of `trial_state.pkl`; None if no file says it.
+
+    Args:
+        read: Returns the content of a file of the checkpoint, or None.
+        place: What to call the checkpoint in an error.
+    """
     for name in COUNTER_FILES:
-        if not os.path.lexists(directory / name):
+        try:
+            data = read(name)
+        except (OSError, ValueError) as broken:
+            raise UnreadableCheckpoint(f"{place}/{name} cannot be read: {broken}. Use another checkpoint.") from broken
+        if data is None:
             continue
-        saved = _read_counters(directory / name)
+        saved = _read_counters(data, f"{place}/{name}")
         if "batches_trained" not in saved and "steps_completed" in saved:  # until 0.20
-            batches = saved["steps_completed"]
-            saved = {**saved, "batches_trained": batches, "epochs_trained": batches // epoch_length}
+            saved["batches_trained"] = saved["steps_completed"]
+            saved.pop("epochs_trained", None)
         if 0 <= saved.get("batches_trained", -1) <= sys.maxsize:
-            return {"epochs_trained": saved["batches_trained"] // epoch_length, **saved}
+            return saved
         raise UnreadableCheckpoint(
-            f"{directory / name} holds {saved} and so no usable batches_trained: it does not say how far training was."
+            f"{place}/{name} holds {saved} and so no usable batches_trained: it does not say how far training was."
         )
     return None
 
 
-def _read_counters(path: Path) -> dict[str, int]:
+def _read_counters(data: bytes, path: str) -> dict[str, int]:
     try:
-        saved = _CounterUnpickler(io.BytesIO(artifacts.read_plain(path, _LARGEST_COUNTERS))).load()
+        if len(data) > _LARGEST_COUNTERS:
+            raise ValueError(f"it is too large: {len(data)} bytes, and {_LARGEST_COUNTERS} is the limit")
+        saved = _CounterUnpickler(io.BytesIO(data)).load()
     except errors.InvalidCheckpointException as refused:
         raise UnreadableCheckpoint(f"{path}: {refused}") from None
     except Exception as broken:

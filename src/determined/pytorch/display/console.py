@@ -15,22 +15,21 @@ import os
 import shlex
 import sys
 import time
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from determined import errors
 from determined._notebook import is_kernel
 from determined._redact import redacted_arguments
 from determined._wording import visible
 from determined.core.recording.values import differences
 from determined.pytorch._plan import Epoch, FitPlan
-from determined.pytorch.checkpoint.reading import saved_metadata, script_checksum
+from determined.pytorch.checkpoint.reading import script_checksum
 
 if TYPE_CHECKING:
     from determined import core
     from determined.core.recording.link import Unlike
     from determined.pytorch._state import Progress
+    from determined.pytorch.checkpoint.saved import SavedCheckpoint
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -90,8 +89,8 @@ class ValidationLines:
 class Origin:
     """What a fit begins with."""
 
-    source: str | None = None
-    """A checkpoint's id or directory; None for a fresh start."""
+    checkpoint: SavedCheckpoint | None = None
+    """None for a fresh start."""
     is_own: bool = False
     """It was looked for as "latest" or "best", rather than named."""
     unlike: Unlike | None = None
@@ -99,7 +98,7 @@ class Origin:
 
     @property
     def storage_id(self) -> str | None:
-        return Path(self.source).name if self.source else None
+        return None if self.checkpoint is None else self.checkpoint.storage_id
 
 
 def say_beginning(
@@ -108,12 +107,10 @@ def say_beginning(
     """What the fit goes on from, that nothing is left to train, or why it starts afresh. For the chief."""
     if is_quiet():
         return
-    if origin.source is None:
+    if origin.checkpoint is None:
         say(_fresh(core_context, plan, origin, trial))
         return
-    metadata: dict[str, Any] = {}
-    with contextlib.suppress(errors.DeterminedError):
-        metadata = saved_metadata(core_context, origin.source)
+    metadata = origin.checkpoint.metadata
     short = f"checkpoint {(origin.storage_id or '')[:8]}"
     experiment = core_context.experiment_of(origin.storage_id or "")
     source = short if experiment is None else f"experiment {experiment}"
