@@ -30,8 +30,8 @@ from determined.artifacts.writer import naming
 from determined.core import _sharding
 from determined.core.ranks.distributed import DistributedContext
 from determined.core.recording.shipper import Shipper
-from determined.core.recording.values import MOST_STEPS, plain
-from determined.store.messages import CheckpointReport
+from determined.core.recording.values import plain
+from determined.store.messages import LARGEST_STEP, CheckpointReport
 
 if TYPE_CHECKING:
     from determined.core._earlier import EarlierRuns
@@ -557,7 +557,7 @@ def _whole(steps: Json) -> int:
         raise ValueError(
             f"steps_completed in the checkpoint's metadata is {steps!r}; expected the number of steps as an int."
         )
-    if steps > MOST_STEPS:
+    if steps > LARGEST_STEP:
         raise ValueError(f"steps_completed in the checkpoint's metadata is {steps}; expected at most 2**63 - 1.")
     return steps
 

@@ -30,7 +30,7 @@ from determined.core.recording.heartbeat import EnvironmentNote, Heartbeat
 from determined.core.recording.link import Attached, History, Link, NullLink
 from determined.core.recording.log_capture import LogTee
 from determined.core.recording.run_description import Run, RunDescription, describe, new_run, storage_config
-from determined.core.recording.shipper import Follower, Shipper
+from determined.core.recording.shipper import HISTORY_SECONDS, Follower, Shipper
 from determined.core.recording.store_link import choose_link
 from determined.core.recording.tensorboard import EventFiles, TensorboardMode, rank_directory
 from determined.store.messages import Report
@@ -159,7 +159,7 @@ class Context:
         self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool
     ) -> History | None:
         """Return the checkpoints of this script that the store knows, this run's too; None if they are unknown."""
-        if not self._shipper.catch_up():  # it would name an older one than this run has saved
+        if not self._shipper.flush(HISTORY_SECONDS):  # it would name an older one than this run has saved
             return None
         return self._link.find_checkpoints(which, trial_class, smaller_is_better)
 

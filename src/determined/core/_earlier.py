@@ -8,7 +8,7 @@ from typing import Any
 from determined._info import ClusterInfo
 from determined.core._train import TrainContext
 from determined.core.recording.link import Link
-from determined.core.recording.shipper import Shipper
+from determined.core.recording.shipper import HISTORY_SECONDS, Shipper
 
 
 class EarlierRuns:
@@ -32,7 +32,7 @@ class EarlierRuns:
         """Return the newest checkpoint of theirs that is still stored; None without one. Asks the store."""
         if self._trial_info is not None:
             return self._trial_info.latest_checkpoint
-        if not self._shipper.catch_up():
+        if not self._shipper.flush(HISTORY_SECONDS):
             return None
         history = self._link.find_checkpoints("latest", "", True)
         self._found = next((one for one in history.found if one in stored), None) if history else None

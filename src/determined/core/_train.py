@@ -1,4 +1,4 @@
-"""Reports of a training process: metrics, progress, status, early exit, metadata; and what it may ask about itself."""
+"""TrainContext: reports metrics, progress, status, early exit and metadata, and answers questions about the run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import enum
 import logging
 import math
 import numbers
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from determined._types import Json
 from determined.core.recording.link import Link, NullLink
-from determined.core.recording.shipper import Shipper
+from determined.core.recording.shipper import HISTORY_SECONDS, Shipper
 from determined.core.recording.tensorboard import EventFiles, Mangler, Selector, TensorboardMode
-from determined.core.recording.values import MOST_STEPS, plain, plain_batches, plain_metrics
+from determined.core.recording.values import plain, plain_batches, plain_metrics
 from determined.store.messages import (
     EarlyExitReport,
     FitReport,
@@ -23,15 +22,19 @@ from determined.store.messages import (
     MetricReport,
     ProgressReport,
     StatusReport,
+    check_group,
+    check_steps,
 )
 
 logger = logging.getLogger("determined.core")
 
 NonChiefReports: TypeAlias = Literal["ignore", "raise", "send"]
-"""What becomes of a report from a rank other than the chief."""
+"""What happens to a report from a rank other than the chief."""
 
 Upload: TypeAlias = Callable[[Selector, Mangler], None]
 """Copies event files from a directory to where they are kept."""
+
+NO_EVENT_FILES = "This context keeps no TensorBoard files. Open it with core.init() to have a place for them."
 
 
 class EarlyExitReason(enum.Enum):
@@ -76,7 +79,8 @@ class TrainContext:
         self._upload_event_files = upload_event_files
         self._tensorboard_mode = tensorboard_mode
         self._is_chief = is_chief
-        self._non_chief_reports = non_chief_reports
+        self._sends = is_chief or non_chief_reports == "send"
+        self._raises = non_chief_reports == "raise"
         self.has_reported = False
         self._searcher_metric: str | None = (searcher or {}).get("metric")
         self._smaller_is_better = bool((searcher or {}).get("smaller_is_better", True))
@@ -120,14 +124,17 @@ class TrainContext:
         """Say how much of the training is done, from 0.0 to 1.0."""
         if not isinstance(progress, numbers.Real) or not 0 <= progress <= 1:  # numpy's numbers are real ones too
             raise ValueError(f"report_progress({progress!r}): expected a number from 0 to 1, the finished fraction.")
-        if self._may_report("report_progress"):
-            logger.debug("report_progress(%s)", progress)
-            self._shipper.put(ProgressReport(float(progress)))
+        if not self._sends:
+            self._refuse("report_progress")
+            return
+        logger.debug("report_progress(%s)", progress)
+        self._shipper.put(ProgressReport(float(progress)))
 
     def report_early_exit(self, reason: EarlyExitReason) -> None:
         """Say that training ends before its length was reached. A second call is ignored with a warning."""
         reason = EarlyExitReason(reason)
-        if not self._may_report("report_early_exit"):
+        if not self._sends:
+            self._refuse("report_early_exit")
             return
         logger.info("report_early_exit(%s)", reason.name)
         if self._exited_early:
@@ -138,19 +145,21 @@ class TrainContext:
 
     def set_status(self, status: str) -> None:
         """Say in a word or two what the process is doing, for example "validating"."""
-        if self._may_report("set_status"):
-            logger.debug("set_status(%s)", status)
-            self._shipper.put(StatusReport(str(status)))
+        if not self._sends:
+            self._refuse("set_status")
+            return
+        logger.debug("set_status(%s)", status)
+        self._shipper.put(StatusReport(str(status)))
 
     def get_experiment_best_validation(self) -> float | None:
-        """The best value of the searcher metric so far in this experiment; None before the first."""
+        """Return the best value of the searcher metric so far in this experiment; None before the first."""
         known = [value for value in (self._best, self._link.best_validation()) if value is not None]
         if not known:
             return None
         return min(known) if self._smaller_is_better else max(known)
 
     def note_best_validation(self, value: float) -> None:
-        """Take a value of the searcher metric into account that an earlier run has reached."""
+        """Take into account a value of the searcher metric that an earlier run has reached."""
         self._remember_best({self._searcher_metric or "": value})
 
     def note_fit(
@@ -177,8 +186,8 @@ class TrainContext:
             self._shipper.put(fit)
 
     def best_before(self, storage_id: str) -> float | None:
-        """The best value of the searcher metric when a checkpoint was saved; None if there is no telling."""
-        self._shipper.catch_up()
+        """Return the best value of the searcher metric when a checkpoint was saved; None if it is unknown."""
+        self._shipper.flush(HISTORY_SECONDS)
         return self._link.best_before(storage_id)
 
     def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any] | None:
@@ -188,21 +197,24 @@ class TrainContext:
         checked = plain(metadata, "metadata")
         assert isinstance(checked, dict)
         self._metadata = checked
-        if self._may_report("set_metadata"):
+        if self._sends:
             self._shipper.put(MetadataReport(checked))
+        else:
+            self._refuse("set_metadata")
         return self.get_metadata()
 
     def get_metadata(self) -> dict[str, Any] | None:
-        """The run's metadata, also what an earlier attempt of the same trial has set; None if none was set."""
+        """Return the run's metadata, also what an earlier attempt of the same trial has set; None if none was set."""
         if self._metadata is None:
             self._metadata = self._link.metadata()
         return None if self._metadata is None else dict(self._metadata)
 
     def get_tensorboard_path(self) -> Path:
-        """The directory for event files of this rank; it exists. Ranks other than the chief have one inside of its."""
-        path = self._place()
-        path.mkdir(parents=True, exist_ok=True)
-        return path
+        """Return the directory for event files of this rank, which exists. Other ranks' are inside the chief's."""
+        if self._event_files is None:
+            raise ValueError(NO_EVENT_FILES)
+        self._event_files.path.mkdir(parents=True, exist_ok=True)
+        return self._event_files.path
 
     def upload_tensorboard_files(
         self, selector: Selector = lambda _: True, mangler: Mangler = lambda path, _rank: path
@@ -218,18 +230,12 @@ class TrainContext:
                 "upload_tensorboard_files() is for scripts that write their own files, and this context writes them "
                 "itself. Open it with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) to decide yourself."
             )
-        path = self._place()
+        if self._event_files is None:
+            raise ValueError(NO_EVENT_FILES)
         if self._upload_event_files is None:
-            logger.debug("upload_tensorboard_files(): the files stay where they are, in %s", path)
+            logger.debug("upload_tensorboard_files(): the files stay where they are, in %s", self._event_files.path)
         else:
             self._upload_event_files(selector, mangler)
-
-    def _place(self) -> Path:
-        if self._event_files is None:
-            raise ValueError(
-                "This context keeps no TensorBoard files. Open it with core.init() to have a place for them."
-            )
-        return self._event_files.path
 
     def _report(
         self,
@@ -239,16 +245,18 @@ class TrainContext:
         batch_metrics: Sequence[dict[str, Any]] | None = None,
         window: int | None = None,
     ) -> None:
-        if not isinstance(group, str) or not group or "." in group:
-            raise ValueError(f"A metric group is a name without dots, not {group!r}.")
+        check_group(group)
+        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+            raise ValueError(f"window is {window!r}; expected how many batches the metrics are averages of, from 1 up.")
         report = MetricReport(
             group,
             plain_metrics(metrics),
-            _steps(steps_completed),
+            check_steps(steps_completed),
             None if batch_metrics is None else plain_batches(batch_metrics),
-            None if window is None else _window(window),
+            window,
         )
-        if not self._may_report(f"report of {group} metrics"):
+        if not self._sends:
+            self._refuse(f"report of {group} metrics")
             return
         logger.info("%s metrics at step %d: %s", group, report.steps_completed, report.metrics)
         if group == "validation":
@@ -256,14 +264,12 @@ class TrainContext:
         self.has_reported = True
         self._shipper.put(report)
 
-    def _may_report(self, call: str) -> bool:
-        if self._is_chief or self._non_chief_reports == "send":
-            return True
-        if self._non_chief_reports == "raise":
+    def _refuse(self, call: str) -> None:
+        """Drop a report of a rank other than the chief, with an error if the user wants one."""
+        if self._raises:
             raise RuntimeError(
                 f"{call} came from a rank other than the chief. Guard it with `if distributed.rank == 0`."
             )
-        return False
 
     def _remember_best(self, metrics: dict[str, Json]) -> None:
         value = metrics.get(self._searcher_metric) if self._searcher_metric else None
@@ -273,27 +279,9 @@ class TrainContext:
         self._best = float(value) if self._best is None else better(self._best, float(value))
 
 
-def _steps(steps_completed: Any) -> int:
-    try:
-        steps = operator.index(steps_completed)
-    except TypeError:
-        raise TypeError(f"steps_completed is {steps_completed!r}; expected the number of steps as an int.") from None
-    if steps < 0:
-        raise ValueError(f"steps_completed is {steps}; expected 0 or more.")
-    if steps > MOST_STEPS:
-        raise ValueError(f"steps_completed is {steps}; expected at most 2**63 - 1, which is what can be kept.")
-    return steps
-
-
-def _window(window: Any) -> int:
-    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-        raise ValueError(f"window is {window!r}; expected how many batches the metrics are averages of, from 1 up.")
-    return window
-
-
 def _validation_values(metrics: Any) -> Any:
     if not isinstance(metrics, Mapping):
-        return metrics  # the check that every report goes through says what is wrong
+        return metrics  # plain_metrics() says what is wrong
     for name, value in metrics.items():
         if value is None:
             raise RuntimeError(f"Validation metric {name!r} is None. Return a value for it, or leave the name out.")

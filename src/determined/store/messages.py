@@ -1,18 +1,59 @@
-"""What a training process says to the outside, as plain frozen values. Needs only the standard library."""
+"""Reports of a training process, as plain frozen values, and their rules. Needs only the standard library."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
 import enum
+import functools
+import operator
 from collections.abc import Sequence
+from typing import Any
 
+from determined import errors
 from determined._types import Json
 
+LARGEST_STEP = 2**63 - 1  # databases and event files count with 64 bits
+LONGEST_GROUP = 64
+SUMMARY_KEYS = {"training": "avg_metrics", "validation": "validation_metrics"}
+"""Names of these groups in a summary, so no group of a user is called like that."""
 
-def now() -> datetime.datetime:
-    """The moment of a report: always UTC, always aware."""
-    return datetime.datetime.now(datetime.timezone.utc)
+now = functools.partial(datetime.datetime.now, datetime.timezone.utc)
+"""The moment of a report: always UTC, always aware."""
+
+
+def check_group(group: Any) -> None:
+    """Refuse what cannot be the name of a metric group.
+
+    Raises:
+        InvalidValue: It is empty, has a dot, is very long, or is the name of another group in a summary.
+    """
+    if not isinstance(group, str) or not group or "." in group or "\0" in group:
+        raise errors.InvalidValue(
+            f"A metric group is a name without dots, not {group!r}. Write for example 'test_set'."
+        )
+    if len(group) > LONGEST_GROUP:
+        raise errors.InvalidValue(
+            f"The metric group {group[:20]!r}... has {len(group)} characters. Use {LONGEST_GROUP} at most."
+        )
+    for real_name, key in SUMMARY_KEYS.items():
+        if group == key:
+            raise errors.InvalidValue(f"In a summary, {group!r} means the group {real_name!r}. Choose another name.")
+
+
+def check_steps(steps: Any) -> int:
+    """Return a count of finished steps as an int.
+
+    Raises:
+        TypeError: It is no whole number.
+        InvalidValue: It is negative, or more than 64 bits hold.
+    """
+    if isinstance(steps, bool) or not hasattr(steps, "__index__"):  # numpy's integers have it too
+        raise TypeError(f"steps_completed is {steps!r}; expected the number of steps as an int.")
+    count = operator.index(steps)
+    if not 0 <= count <= LARGEST_STEP:
+        raise errors.InvalidValue(f"steps_completed is {count}; expected the number of finished steps, 0 to 2**63 - 1.")
+    return count
 
 
 @dataclasses.dataclass(frozen=True)

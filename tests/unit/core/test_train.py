@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from determined import errors
 from determined.core import EarlyExitReason, TensorboardMode, TrainContext
 from determined.core.recording.shipper import Shipper
 from determined.core.recording.tensorboard import EventFiles
@@ -173,6 +174,13 @@ def test_a_group_is_a_name_without_dots(group: object) -> None:
         TrainContext().report_metrics(group, 1, {})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("group", ["avg_metrics", "validation_metrics", "x" * 65])
+def test_a_group_that_the_store_would_refuse_raises_in_the_caller(group: str) -> None:
+    """The rules of a report are in one place, `store.messages`; one that breaks a rule raises where it is made."""
+    with pytest.raises(errors.InvalidValue, match=r"Use 64 at most|Choose another name"):
+        TrainContext().report_metrics(group, 1, {"loss": 1.0})
+
+
 @pytest.mark.parametrize("steps", [1.5, "3", None])
 def test_steps_are_whole_numbers(steps: object) -> None:
     """A step that is no whole number is refused with its value."""
@@ -183,7 +191,7 @@ def test_steps_are_whole_numbers(steps: object) -> None:
 def test_steps_fit_into_64_bits() -> None:
     """What neither the store nor TensorBoard could hold is refused where it is given; the greatest that fits is not."""
     case = Reporting()
-    with pytest.raises(ValueError, match=r"is 9223372036854775808; expected at most 2\*\*63 - 1"):
+    with pytest.raises(ValueError, match=r"is 9223372036854775808; expected .* 0 to 2\*\*63 - 1"):
         case.train.report_training_metrics(2**63, {"loss": 1.0})
     case.train.report_training_metrics(2**63 - 1, {"loss": 1.0})
     assert [report.steps_completed for report in case.finish().of(MetricReport)] == [2**63 - 1]

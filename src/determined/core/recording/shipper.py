@@ -23,6 +23,7 @@ LINGER_SECONDS = 0.8
 """Reports that come within this time of each other leave together: a fast loop makes hundreds a second."""
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 HISTORY_SECONDS = 10.0
+"""How long to flush before the store is asked about this run's own reports."""
 LAST_CHANCE_SECONDS = 5.0
 NOTICE_SECONDS = 10.0
 STUCK_SECONDS = 30.0
@@ -132,10 +133,6 @@ class Shipper:
                 if left <= 0 or self._refusal is not None or not self._changed.wait(left):
                     return not (self._waiting or self._sending)
         return True
-
-    def catch_up(self) -> bool:
-        """Let the store learn all there is before it is asked about this run; False if it takes too long."""
-        return self.flush(HISTORY_SECONDS)
 
     def close(self) -> None:
         """Deliver what is left, then stop. A link that stays unavailable is given a few last seconds.

@@ -16,7 +16,6 @@ from typing import Any, overload
 from determined._types import Json
 from determined.store.messages import Batches
 
-MOST_STEPS = 2**63 - 1  # databases and event files count with 64 bits
 _DEEPEST = 64
 _PLAIN = {bool, int, float, str}
 _CODES = {"f2": "f", "f4": "f", "i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}

@@ -9,41 +9,13 @@ from determined import errors
 from determined._redact import by_shape, redacted
 from determined._types import Json
 from determined.store import values
-from determined.store.messages import MetricReport
+from determined.store.messages import MetricReport, check_group, check_steps
 from determined.store.metrics import summary
 
 logger = logging.getLogger("determined.store")
 
-LONGEST_GROUP = 64
 LONGEST_NAME = 500
-LARGEST_STEP = 2**63 - 1
 _NUMERIC = ("epoch", "epochs")
-
-
-def check_group(group: str) -> None:
-    """Refuse what cannot be the name of a group.
-
-    Raises:
-        InvalidValue: It is empty, has a dot, is very long, or is a summary's word for another group.
-    """
-    if not isinstance(group, str) or not group or "." in group or "\0" in group:
-        raise errors.InvalidValue(
-            f"A metric group is a name without dots, not {group!r}. Write for example 'test_set'."
-        )
-    if len(group) > LONGEST_GROUP:
-        raise errors.InvalidValue(
-            f"The metric group {group[:20]!r}... has {len(group)} characters. Use {LONGEST_GROUP} at most."
-        )
-    for real_name, word in summary.KEYS.items():
-        if group == word:
-            raise errors.InvalidValue(f"In a summary, {group!r} means the group {real_name!r}. Choose another name.")
-
-
-def check_steps(steps: int | None) -> None:
-    """Refuse what cannot count finished steps."""
-    if steps is None or (isinstance(steps, int) and not isinstance(steps, bool) and 0 <= steps <= LARGEST_STEP):
-        return
-    raise errors.InvalidValue(f"steps_completed={steps!r}, but it counts finished steps: 0, 1, 2 and so on.")
 
 
 class Rules:
@@ -67,7 +39,11 @@ class Rules:
         if report.group not in self._groups:
             check_group(report.group)
             self._groups.add(report.group)
-        check_steps(report.steps_completed)
+        if report.steps_completed is not None:
+            try:
+                check_steps(report.steps_completed)
+            except TypeError as wrong:
+                raise errors.InvalidValue(str(wrong)) from None
         metrics = dict(report.metrics)
         if not self._names.issuperset(metrics):
             metrics = {_checked_name(name): value for name, value in metrics.items()}

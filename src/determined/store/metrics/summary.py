@@ -6,12 +6,11 @@ import re
 from typing import Any
 
 from determined._types import Json
+from determined.store.messages import SUMMARY_KEYS
 from determined.store.metrics.cells import Cell
 
 MIXED = "mixed"
 """Values of more than one type were seen; a summary says `string` for it."""
-KEYS = {"training": "avg_metrics", "validation": "validation_metrics"}
-"""Groups that have another name in a summary."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 
 
@@ -23,7 +22,7 @@ def key(group: str) -> str:
         assert (key("training"), key("validation"), key("inference")) == (
             "avg_metrics", "validation_metrics", "inference")
     """
-    return KEYS.get(group, group)
+    return SUMMARY_KEYS.get(group, group)
 
 
 def type_of(value: Json) -> str:
