@@ -133,7 +133,7 @@ def _document(rows: list[list[Any]], runs: Sequence[Run]) -> dict[str, Any]:
 
 def best_of(runs: Sequence[Run]) -> str:
     """Which run was best, if they can be compared at all."""
-    from determined.client._ranking import best
+    from determined.client._compare import best
 
     trial = best([run.trial for run in runs])
     if trial is None:

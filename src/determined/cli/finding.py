@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from determined.client import Checkpoint, Determined, Experiment, Listing, Trial
-    from determined.client._ranking import Scores
+    from determined.client._compare import Scores
 
 SORTS = {"id": "ID", "name": "NAME", "state": "STATE", "started": "START_TIME", "ended": "END_TIME",
          "progress": "PROGRESS", "owner": "USER"}  # fmt: skip
@@ -31,7 +31,7 @@ def experiments(
     They are sorted by id, or by the best value of `metric` if one is named, unless `sort_by` says otherwise. Returns
     them with their scores by `metric`.
     """
-    from determined.client import ExperimentSortBy, OrderBy, _ranking
+    from determined.client import ExperimentSortBy, OrderBy, _compare
 
     which = {name: list(value) if isinstance(value, tuple) else value for name, value in which.items() if value != ()}
     sort_by = sort_by or ("id" if metric is None else "best")
@@ -44,10 +44,10 @@ def experiments(
         found = client.list_experiments(users=owners, **which)
     else:
         found = newest_experiments(client, last, owners=owners, **which)
-    scores = None if metric is None else _ranking.scores(found, metric, smaller_is_better)
+    scores = None if metric is None else _compare.scores(found, metric, smaller_is_better)
     if pages_in_store:
         return found, scores
-    ordered = _ranking.ordered(found, scores) if sort_by == "best" else sorted(found, key=_key(sort_by))
+    ordered = _compare.ordered(found, scores) if sort_by == "best" else sorted(found, key=_key(sort_by))
     return (ordered[::-1] if reverse else ordered)[offset:][:limit], scores
 
 

@@ -9,7 +9,7 @@ from determined.cli.render import Bytes, Column, Percent, Table
 
 if TYPE_CHECKING:
     from determined.client import Checkpoint, Determined, Experiment, Trial
-    from determined.client._ranking import Scores
+    from determined.client._compare import Scores
 
 EXPERIMENT = [
     Column("ID"),

@@ -93,7 +93,7 @@ def figure_of(
     trials: Sequence[client.Trial], wanted: str, *, buckets: int, log_y: bool, first: int | None, last: int | None
 ) -> Figure:
     """One metric of several trials over one pair of axes."""
-    from determined.client._ranking import summary
+    from determined.client._compare import summary
 
     chosen = [(trial, group, name) for trial in trials for group, name in _matching(trial, wanted)]
     if not chosen:

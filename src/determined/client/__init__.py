@@ -17,7 +17,9 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.client._checkpoint import CheckpointTrainingMetadata as CheckpointTrainingMetadata
     from determined.client._compare import Comparison as Comparison
     from determined.client._compare import Difference as Difference
+    from determined.client._compare import best_values as best_values
     from determined.client._compare import compare as compare
+    from determined.client._compare import rank as rank
     from determined.client._default import connect as connect
     from determined.client._default import create_experiment as create_experiment
     from determined.client._default import create_model as create_model
@@ -51,6 +53,7 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.client._enums import TrialSortBy as TrialSortBy
     from determined.client._enums import TrialState as TrialState
     from determined.client._experiment import Experiment as Experiment
+    from determined.client._files import Retention as Retention
     from determined.client._listing import Listing as Listing
     from determined.client._logs import LogEntry as LogEntry
     from determined.client._metrics import Curve as Curve
@@ -59,9 +62,6 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.client._metrics import TrialMetrics as TrialMetrics
     from determined.client._model import Model as Model
     from determined.client._model import ModelVersion as ModelVersion
-    from determined.client._ranking import best_values as best_values
-    from determined.client._ranking import rank as rank
-    from determined.client._retention import Retention as Retention
     from determined.client._store import StoreCommands as StoreCommands
     from determined.client._trial import Trial as Trial
     from determined.client._workspace import Project as Project
@@ -122,13 +122,13 @@ __getattr__, __dir__, __all__ = _lazy.exports(
         "ModelVersion": "_model",
         "Points": "_metrics",
         "Project": "_workspace",
-        "Retention": "_retention",
+        "Retention": "_files",
         "StoreCommands": "_store",
         "Trial": "_trial",
         "TrialMetrics": "_metrics",
         "Workspace": "_workspace",
-        "best_values": "_ranking",
+        "best_values": "_compare",
         "compare": "_compare",
-        "rank": "_ranking",
+        "rank": "_compare",
     },
 )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from determined.artifacts import Storage, open_storage
-from determined.client import _download, _sorting
+from determined.artifacts import Storage
+from determined.client import _enums, _files
 from determined.client._enums import CheckpointSortBy, CheckpointState, DownloadMode, OrderBy
 from determined.client._listing import Listing
 from determined.client._metrics import Metrics, TrialMetrics
@@ -132,7 +131,7 @@ class Checkpoint:
         path: str | os.PathLike[str] | None = None,
         mode: DownloadMode | str = DownloadMode.AUTO,
         *,
-        progress: _download.Progress | None = None,
+        progress: _files.Progress | None = None,
     ) -> str:
         """Copy the files to a directory, verified, and return its path. A whole copy that is there is only verified.
 
@@ -158,7 +157,7 @@ class Checkpoint:
                 f"See which ones of its trial have: det checkpoint ls -t {self.trial_id}"
             )
         target = Path("checkpoints") / self.uuid if path is None else Path(path)
-        _download.fetch(self._open_storage(), self.uuid, target, self.metadata, progress)
+        _files.fetch(self._open_storage(), self.uuid, target, self.metadata, progress)
         return str(target)
 
     def verify(self) -> list[str]:
@@ -177,7 +176,7 @@ class Checkpoint:
 
             checkpoint.write_metadata_file("metadata.json")
         """
-        _download.write_metadata(Path(path), self.metadata)
+        _files.write_metadata(Path(path), self.metadata)
 
     def add_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Set top-level keys in the store. The stored files stay as they are.
@@ -232,7 +231,7 @@ class Checkpoint:
         with self._session.read() as conn:
             checkpoints.check_deletable(conn, [self.uuid])
         storage = self._open_storage()
-        left = storage.delete(self.uuid, globs) if globs is None or globs else _files(storage, self.uuid)
+        left = storage.delete(self.uuid, globs) if globs is None or globs else _listed(storage, self.uuid)
         with self._session.write() as conn:
             state = CheckpointState.PARTIALLY_DELETED if left else CheckpointState.DELETED
             if left == self.resources:
@@ -251,7 +250,7 @@ class Checkpoint:
         return list(Metrics(self._session, [self.trial_id], group, first=here, last=here))
 
     def _open_storage(self) -> Storage:
-        return storage_of(self.uuid, self.storage)
+        return _files.storage_of(self.uuid, self.storage)
 
 
 def find_checkpoints(
@@ -266,7 +265,7 @@ def find_checkpoints(
     """The complete checkpoints of an experiment or a trial, in this order."""
     from determined.store import checkpoints
 
-    order = _sorting.checkpoints_by(sort_by, order_by)
+    order = _enums.checkpoints_by(sort_by, order_by)
     with session.read() as conn:
         rows = checkpoints.find(conn, experiment_id=experiment_id, trial_id=trial_id, limit=limit, **order)
     return Listing(Checkpoint(session, row) for row in rows)
@@ -321,31 +320,5 @@ def none_is_best(owner: str, found: Iterable[Checkpoint], metric: str | None, li
     )
 
 
-def storage_of(uuid: str, config: Mapping[str, Any] | None) -> Storage:
-    """The storage that a checkpoint was recorded to be in."""
-    if config is None:
-        raise CheckpointStateException(
-            f"Where the files of checkpoint {uuid} are was not recorded. "
-            "If you know the directory, read it with determined.pytorch.load_trial_from_checkpoint_path()."
-        )
-    return open_storage(config)
-
-
-class Storages:
-    """The storages of many checkpoints, each opened once."""
-
-    def __init__(self) -> None:
-        self._opened: dict[str, Storage] = {}
-
-    def of(self, uuid: str, config: Mapping[str, Any] | None) -> Storage | None:
-        """Where a checkpoint is, or None if nobody wrote that down."""
-        if config is None:
-            return None
-        key = json.dumps(config, sort_keys=True)
-        if key not in self._opened:
-            self._opened[key] = storage_of(uuid, config)
-        return self._opened[key]
-
-
-def _files(storage: Storage, uuid: str) -> dict[str, int]:
+def _listed(storage: Storage, uuid: str) -> dict[str, int]:
     return storage.manifest(uuid).resources if storage.exists(uuid) else {}

@@ -1,16 +1,20 @@
-"""What differs between runs: only the differences, as plain data. How it looks is the command line's business."""
+"""Compare runs: what differs between them, and which was best. Returns plain data; commands lay it out."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from determined.client._listing import flat, frame
+from determined._wording import instead
+from determined.client._listing import Listing, flat, frame
+from determined.errors import NotFound
 
 if TYPE_CHECKING:
     import pandas
 
+    from determined.client._experiment import Experiment
     from determined.client._trial import Trial
 
 SECTIONS = ("hparams", "config", "environment", "metrics")
@@ -140,3 +144,131 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
         for figure in FIGURES
         if figure in figures
     }
+
+
+SUMMARIES = {group: key for key, group in GROUPS.items()}  # what groups are called in a summary
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """The best value of one metric for each of several experiments.
+
+    Args:
+        metric: As it was named: `loss` of validation, or `training.loss`.
+        smaller_is_better: Whether smaller values of it are.
+        values: Experiment id to value; an experiment that reported no number is left out.
+    """
+
+    metric: str
+    smaller_is_better: bool
+    values: dict[int, float]
+
+
+def rank(
+    experiments: Iterable[Experiment], metric: str | None = None, smaller_is_better: bool | None = None
+) -> Listing[Experiment]:
+    """Return the experiments, the best first; those that look at the same metric stand together, others come last.
+
+    Args:
+        experiments: Which.
+        metric: Another one than each looks at: `loss` of validation, or `training.loss`. `best_values` has its values.
+        smaller_is_better: Whether smaller values of `metric` are; by default what the experiments that look at it say,
+            else True.
+
+    Raises:
+        NotFound: None of them reported that metric.
+
+    Example::
+
+        best = client.rank(client.list_experiments(limit=10))[0]
+        print(best.id, best.searcher_metric, best.best_metric)
+    """
+    found = list(experiments)
+    return ordered(found, None if metric is None else scores(found, metric, smaller_is_better))
+
+
+def best_values(
+    experiments: Iterable[Experiment], metric: str, smaller_is_better: bool | None = None
+) -> dict[int, float]:
+    """Return the best value of any metric for each experiment, by id; those that reported none are left out.
+
+    Args:
+        experiments: Which.
+        metric: `loss` of validation, or `training.loss`.
+        smaller_is_better: As for `rank`.
+
+    Raises:
+        NotFound: None of them reported that metric.
+
+    Example::
+
+        client.best_values(client.list_experiments(limit=10), "accuracy", smaller_is_better=False)
+    """
+    return scores(list(experiments), metric, smaller_is_better).values
+
+
+def ordered(experiments: Iterable[Experiment], by: Scores | None) -> Listing[Experiment]:
+    """Sort experiments by these scores, or each by the metric that it looks at; the best first. See `rank`."""
+
+    def key(experiment: Experiment) -> tuple[bool, str, float]:
+        value = experiment.best_metric if by is None else by.values.get(experiment.id)
+        if value is None or math.isnan(value):
+            return True, "", 0.0
+        smaller_is_better = experiment.smaller_is_better if by is None else by.smaller_is_better
+        return False, (experiment.searcher_metric or "") if by is None else "", value if smaller_is_better else -value
+
+    return Listing(sorted(experiments, key=key))
+
+
+def scores(experiments: Sequence[Experiment], metric: str, smaller_is_better: bool | None = None) -> Scores:
+    """Find the best value of a metric in the trials of each experiment. See `rank` for the arguments."""
+    if smaller_is_better is None:
+        said = {e.smaller_is_better for e in experiments if e.searcher_metric in (metric, _parts(metric)[1])}
+        smaller_is_better = said != {False}
+    figure, choose = ("min", min) if smaller_is_better else ("max", max)
+    known: dict[str, None] = {}
+    found = {}
+    for experiment in experiments:
+        trials = list(experiment.iter_trials())
+        known |= dict.fromkeys(name for trial in trials for name in _names(trial))
+        summaries = [summary(trial, "validation", metric) or summary(trial, *_parts(metric)) for trial in trials]
+        values = [each[figure] for each in summaries if isinstance(each.get(figure), (int, float))]
+        if values:
+            found[experiment.id] = choose(values)
+    if experiments and not {metric, metric.removeprefix("validation.")} & known.keys():
+        raise NotFound(f"None of these experiments reported {metric!r}.{instead(metric, known)}")
+    return Scores(metric, smaller_is_better, found)
+
+
+def best(trials: Iterable[Trial]) -> Trial | None:
+    """Return the best trial, if their experiments look at the same metric in the same way; else None."""
+    having = [(trial.best_metric, trial) for trial in trials if trial.best_metric is not None]
+    goals = {(trial.searcher_metric, trial.smaller_is_better) for _, trial in having}
+    if len(goals) != 1:
+        return None
+    choose = min if having[0][1].smaller_is_better else max
+    return choose(having, key=lambda pair: pair[0])[1]
+
+
+def summary(trial: Trial, group: str, name: str) -> dict[str, Any]:
+    """Return count, last, min, max and mean of one metric of a trial; empty if it never reported it."""
+    found: dict[str, Any] = trial.summary_metrics.get(SUMMARIES.get(group, group), {}).get(name, {})
+    return found
+
+
+def _parts(metric: str) -> tuple[str, str]:
+    """Group and name of `training.loss`; a name alone is one of validation."""
+    group, dot, name = metric.partition(".")
+    return (group, name) if dot else ("validation", metric)
+
+
+def _names(trial: Trial) -> list[str]:
+    """What a trial reported, as people type it: `loss` of validation, `training.loss`."""
+    groups = {GROUPS.get(key, key): names for key, names in trial.summary_metrics.items()}
+    return [
+        name if group == "validation" else f"{group}.{name}"
+        for group in sorted(groups, key=lambda group: (group != "validation", group))
+        if group not in SYSTEM_GROUPS
+        for name in groups[group]
+        if name not in ("batches", "epochs")
+    ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from determined.client import _edit, _sorting
+from determined.client import _actions, _enums
 from determined.client._checkpoint import Checkpoint
 from determined.client._enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy
 from determined.client._experiment import Experiment
@@ -187,7 +187,7 @@ class Determined:
             rows = experiments.find(
                 conn,
                 which,
-                sort_by=_sorting.experiments_by(ExperimentSortBy(sort_by or ExperimentSortBy.ID)),
+                sort_by=_enums.experiments_by(ExperimentSortBy(sort_by or ExperimentSortBy.ID)),
                 descending=order_by is not None and OrderBy(order_by) is OrderBy.DESC,
                 limit=limit,
                 offset=offset,
@@ -228,7 +228,7 @@ class Determined:
 
             client.connect().undelete_experiment(7)
         """
-        return Experiment(self._session, _edit.undelete(self._session, experiment_id))
+        return Experiment(self._session, _actions.undelete(self._session, experiment_id))
 
     def get_trial(self, trial_id: int) -> Trial:
         """One trial.
@@ -393,7 +393,7 @@ class Determined:
                 description=description,
                 model_id=model_id,
                 workspace_ids=ids,
-                sort_by=_sorting.models_by(ModelSortBy(sort_by)),
+                sort_by=_enums.models_by(ModelSortBy(sort_by)),
                 descending=OrderBy(order_by) is OrderBy.DESC,
             )
         return Listing(Model(self._session, row) for row in rows)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from determined.client import _actions, _edit, _files, _retention, _sorting
+from determined.client import _actions, _enums, _files
 from determined.client._checkpoint import Checkpoint, all_checkpoints, find_checkpoints, none_is_best, validated
 from determined.client._enums import CheckpointSortBy, ExperimentState, OrderBy, TrialSortBy
 from determined.client._listing import Listing, frame
@@ -147,7 +147,7 @@ class Experiment:
                 rows = trials.of_experiment(
                     conn,
                     self.id,
-                    sort_by=_sorting.trials_by(TrialSortBy(sort_by)),
+                    sort_by=_enums.trials_by(TrialSortBy(sort_by)),
                     descending=OrderBy(order_by) is OrderBy.DESC,
                     limit=size,
                     offset=done,
@@ -277,7 +277,7 @@ class Experiment:
 
             [checkpoint.trial_id for checkpoint in experiment.top_n_checkpoints(3, "accuracy", False)]
         """
-        ranked = validated(self.list_checkpoints(*_sorting.best_by(sort_by, smaller_is_better)), sort_by)
+        ranked = validated(self.list_checkpoints(*_enums.best_by(sort_by, smaller_is_better)), sort_by)
         best: dict[int, Checkpoint] = {}
         for checkpoint in ranked:
             best.setdefault(checkpoint.trial_id, checkpoint)
@@ -290,7 +290,7 @@ class Experiment:
         save_trial_latest: int | None = None,
         *,
         dry_run: bool = False,
-    ) -> _retention.Retention:
+    ) -> _files.Retention:
         """Remove the checkpoints that a policy does not keep.
 
         Registered ones, what a trial started from, what an unfinished run would be resumed from, and what is being
@@ -312,7 +312,7 @@ class Experiment:
 
         numbers = dict(zip(KEYS, (save_experiment_best, save_trial_best, save_trial_latest), strict=True))
         policy = Policy.asked_for(numbers)
-        found = _retention.apply(self._session, self.id, policy, dry_run=dry_run)
+        found = _files.apply(self._session, self.id, policy, dry_run=dry_run)
         if not dry_run:
             self.reload()
         return found
@@ -418,15 +418,15 @@ class Experiment:
 
             experiment.set_name("baseline")
         """
-        self._change(name=_edit.checked_name(name))
+        self._change(name=_actions.checked_name(name))
 
     def set_description(self, description: str) -> None:
         """Describe it in a line."""
-        self._change(description=_edit.checked_text("description", description))
+        self._change(description=_actions.checked_text("description", description))
 
     def set_notes(self, notes: str) -> None:
         """Keep notes with it, as long as you like."""
-        self._change(notes=_edit.checked_text("notes", notes))
+        self._change(notes=_actions.checked_text("notes", notes))
 
     def set_labels(self, labels: Iterable[str]) -> None:
         """Replace its labels.
@@ -453,10 +453,10 @@ class Experiment:
 
             experiment.move_to_project("vision", "cifar")
         """
-        self._change(project_id=_edit.project_id(self._session, workspace_name, project_name))
+        self._change(project_id=_actions.project_id(self._session, workspace_name, project_name))
 
     def _change(self, *, labels: Any = None, **fields: Any) -> None:
-        _edit.change(self._session, self.id, labels=labels, **fields)
+        _actions.change(self._session, self.id, labels=labels, **fields)
         self.reload()
 
     def archive(self) -> None:
@@ -473,7 +473,7 @@ class Experiment:
         self._set_archived(False)
 
     def _set_archived(self, archived: bool) -> None:
-        _edit.set_archived(self._session, self.id, archived)
+        _actions.set_archived(self._session, self.id, archived)
         self.reload()
 
     def delete(self) -> None:
@@ -487,7 +487,7 @@ class Experiment:
             experiment.delete()
             client.connect().undelete_experiment(experiment.id)
         """
-        self._take(_edit.delete(self._session, self.id))
+        self._take(_actions.delete(self._session, self.id))
 
     def undelete(self) -> None:
         """Bring it back after `delete()`.
@@ -496,4 +496,4 @@ class Experiment:
 
             experiment.undelete()
         """
-        self._take(_edit.undelete(self._session, self.id))
+        self._take(_actions.undelete(self._session, self.id))

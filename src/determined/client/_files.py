@@ -1,12 +1,149 @@
-"""Files that belong to an experiment beside its checkpoints: its code, and event files."""
+"""Files of experiments: download and remove checkpoints, and remove event files."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from determined.artifacts import Storage, open_storage, verify_in_place
 from determined.client._session import Session
-from determined.errors import Refused
+from determined.errors import CheckpointStateException, Refused
+
+if TYPE_CHECKING:
+    from determined.store.checkpoints import CheckpointRow
+    from determined.store.upkeep.retention import Policy
+
+METADATA = "metadata.json"
+Progress = Callable[[int, int], None]
+"""Told how many bytes are here, and how many there are."""
+
+
+def fetch(
+    storage: Storage, uuid: str, target: Path, metadata: Mapping[str, Any], progress: Progress | None = None
+) -> None:
+    """Copy a checkpoint into `target`, unless a whole copy is there.
+
+    `metadata.json` comes last, so a directory that has it has everything: a copy that was cut short is completed.
+    A whole copy is verified by the manifest it carries; one of an earlier release carries none.
+    """
+    if (target / METADATA).is_file():
+        verify_in_place(target)
+        return
+    sizes = storage.manifest(uuid).resources
+    done, total = 0, sum(sizes.values())
+
+    def count(path: str, size: int) -> None:  # noqa: ARG001  the name does not matter here
+        nonlocal done
+        done += size
+        if progress is not None:
+            progress(done, total)
+
+    was_there = target.exists()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        storage.fetch(uuid, target, lambda path: path != METADATA, fetched=count, carries_manifest=True)
+        if METADATA in sizes:
+            storage.fetch(uuid, target, lambda path: path == METADATA, fetched=count, carries_manifest=True)
+        else:
+            write_metadata(target / METADATA, metadata)
+    except BaseException:
+        if not was_there:
+            _remove_empty(target)
+        raise
+
+
+def _remove_empty(target: Path) -> None:
+    """Take away directories that nothing came into; whole files stay, for the next attempt."""
+    made = [Path(directory) for directory, _, _ in os.walk(target, topdown=False)]
+    for directory in made:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+
+
+def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
+    """Write metadata to a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(json.dumps(dict(metadata), indent=2, sort_keys=True), encoding="utf-8")
+    temporary.replace(path)
+
+
+def storage_of(uuid: str, config: Mapping[str, Any] | None) -> Storage:
+    """The storage that a checkpoint was recorded to be in."""
+    if config is None:
+        raise CheckpointStateException(
+            f"Where the files of checkpoint {uuid} are was not recorded. "
+            "If you know the directory, read it with determined.pytorch.load_trial_from_checkpoint_path()."
+        )
+    return open_storage(config)
+
+
+class Storages:
+    """The storages of many checkpoints, each opened once."""
+
+    def __init__(self) -> None:
+        self._opened: dict[str, Storage] = {}
+
+    def of(self, uuid: str, config: Mapping[str, Any] | None) -> Storage | None:
+        """Where a checkpoint is, or None if nobody wrote that down."""
+        if config is None:
+            return None
+        key = json.dumps(config, sort_keys=True)
+        if key not in self._opened:
+            self._opened[key] = storage_of(uuid, config)
+        return self._opened[key]
+
+
+@dataclasses.dataclass(frozen=True)
+class Retention:
+    """What clearing up did, or would do.
+
+    Args:
+        removed: The checkpoints whose files are gone now; with `dry_run`, would be.
+        in_use: Those that were left alone: somebody reads them, or has registered them meanwhile, or nobody knows where
+            their files are.
+        size: Bytes of the removed ones.
+        dry_run: Whether it was only a look.
+
+    Example::
+
+        print(experiment.apply_retention(save_trial_best=1, dry_run=True).size)
+    """
+
+    removed: list[str]
+    in_use: list[str]
+    size: int
+    dry_run: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return dataclasses.asdict(self)
+
+
+def apply(session: Session, experiment_id: int, policy: Policy | None, *, dry_run: bool) -> Retention:
+    """Remove what a policy does not keep; None is what the experiment's config says."""
+    from determined.store import checkpoints
+    from determined.store.upkeep import retention
+
+    with session.read() as conn:
+        unwanted = retention.plan(conn, experiment_id, policy)
+        sizes = {uuid: checkpoints.get(conn, uuid).size for uuid in unwanted}
+    if dry_run:
+        return Retention(unwanted, [], sum(sizes.values()), dry_run=True)
+    storages = Storages()
+
+    def delete(row: CheckpointRow) -> bool:
+        storage = storages.of(row.uuid, row.storage)
+        return storage is not None and storage.delete_unread(row.uuid)
+
+    gone, stayed = retention.remove(session.store, unwanted, delete)
+    return Retention(gone, stayed, sum(sizes[uuid] for uuid in gone), dry_run=False)
+
 
 EVENT_FILES = "*tfevents*"
 

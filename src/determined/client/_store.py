@@ -8,8 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from determined.client._checkpoint import Storages
-from determined.client._files import remove_event_files
+from determined.client._files import Storages, remove_event_files
 from determined.client._session import Session
 from determined.errors import StorageConfigError, UnsafePath
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined._wording import instead
-from determined.client import _actions, _logs, _sorting
+from determined.client import _actions, _enums, _logs
 from determined.client._checkpoint import (
     Checkpoint,
     all_checkpoints,
@@ -460,7 +460,7 @@ class Trial:
         elif latest:
             found = self.list_checkpoints(CheckpointSortBy.BATCH_NUMBER, OrderBy.DESC)
         else:
-            found = validated(self.list_checkpoints(*_sorting.best_by(sort_by, smaller_is_better)), sort_by)
+            found = validated(self.list_checkpoints(*_enums.best_by(sort_by, smaller_is_better)), sort_by)
         if not found:
             listing = f"det checkpoint ls -t {self.id}"
             if best:
