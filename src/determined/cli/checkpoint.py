@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from determined.cli import fetching, finding, options, tables, terminal
+from determined.cli import finding, options
 from determined.cli.connection import connect
 from determined.cli.groups import Group
-from determined.cli.render import Bytes, Column, Table, show_json, size
+from determined.cli.output import lists, terminal
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import Bytes, show_json, size
 
+if TYPE_CHECKING:
+    from determined.client import Checkpoint
+
+FETCHED = ["Experiment ID", "Trial ID", "Steps Completed", "Report Time", "Checkpoint UUID", "Validation Metrics",
+           "Metadata"]  # fmt: skip
 uuid = click.argument("uuid", metavar="UUID")
 uuids = click.argument("uuids", metavar="UUID[,UUID]...", nargs=-1, required=True)
 
@@ -36,7 +47,7 @@ def list_checkpoints(
         raise click.UsageError("--best needs an experiment, or a trial with -t.", click.get_current_context())
     client = connect()
     found = finding.checkpoints(client, experiment_id=experiment_id, trial_id=trial_id, best=best)
-    tables.checkpoints(found[offset:][:limit]).show(form)
+    lists.checkpoints(found[offset:][:limit]).show(form)
 
 
 @checkpoint.verb("describe")
@@ -66,7 +77,7 @@ def describe(uuid: str, form: str) -> None:
 def download(uuid: str, output_dir: str | None, mode: str, quiet: bool) -> None:
     """Fetch a checkpoint's files; each is verified."""
     del mode  # there is no server in between
-    fetching.download_one(connect().get_checkpoint(uuid), output_dir, quiet=quiet)
+    fetch(connect().get_checkpoint(uuid), output_dir, quiet=quiet)
 
 
 @checkpoint.verb("verify")
@@ -116,3 +127,21 @@ def delete(uuids: tuple[str, ...], yes: bool) -> None:
 def split(words: tuple[str, ...]) -> list[str]:
     """`a,b c` is a, b and c."""
     return [part for word in words for part in word.split(",") if part]
+
+
+def fetch_all(found: Sequence[Checkpoint], directory: str | Path, *, quiet: bool) -> None:
+    """Fetch several checkpoints, each into a directory of its own."""
+    for checkpoint in found:
+        fetch(checkpoint, Path(directory) / checkpoint.uuid, quiet=quiet)
+
+
+def fetch(checkpoint: Checkpoint, directory: str | Path | None, *, quiet: bool) -> None:
+    """Fetch one checkpoint and say where it is."""
+    target = Path(directory) if directory else Path("checkpoints") / checkpoint.uuid
+    with terminal.bar(f"Downloading {checkpoint.uuid[:8]}", quiet=quiet) as progress:
+        path = checkpoint.download(target, progress=progress)
+    terminal.write(f"{path}\n")
+    if not quiet:
+        row = [checkpoint.experiment_id, checkpoint.trial_id, checkpoint.steps_completed, checkpoint.report_time,
+               checkpoint.uuid, checkpoint.validation_metrics, checkpoint.metadata]  # fmt: skip
+        Table([Column(title) for title in FETCHED], [row], is_description=True).show()

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli import finding, options, render, side_by_side, terminal
+from determined.cli import finding, options
 from determined.cli.connection import connect, owners
 from determined.cli.groups import HELP_NAMES
-from determined.cli.render import Column, Table, show_json
+from determined.cli.output import side_by_side, terminal
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import number, show_json
 
 if TYPE_CHECKING:
     from determined.client import Experiment, Trial
 
-EXTREMES = (".min", ".max")  # of every metric: they would bury the rest
+EXTREMES = (".min", ".max")  # of every metric: too many to show by default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +71,11 @@ def compare(
 def _runs(ids: Sequence[int], trial_ids: Sequence[int], last: int | None) -> list[Run]:
     client = connect()
     runs = []
-    for trial in (client.get_trial(number) for number in trial_ids):
+    for trial in (client.get_trial(ident) for ident in trial_ids):
         runs.append(Run(f"trial {trial.id}", trial, trial.get_experiment()))
     mine = finding.newest_experiments(client, last, owners=owners(client)) if last else []
     newest = [experiment.id for experiment in mine]
-    for experiment in (client.get_experiment(number) for number in dict.fromkeys([*newest, *ids])):
+    for experiment in (client.get_experiment(ident) for ident in dict.fromkeys([*newest, *ids])):
         if best := experiment.best_trials(1):
             runs.append(Run(str(experiment.id), best[0], experiment))
         else:
@@ -140,5 +142,5 @@ def best_of(runs: Sequence[Run]) -> str:
         return ""
     run = next(run for run in runs if run.trial is trial)
     what = run.name if run.name.startswith("trial") else f"experiment {run.name}"
-    value = render.number(trial.best_metric or 0.0)
+    value = number(trial.best_metric or 0.0)
     return f"Best: {what}, {trial.searcher_metric} {value}. Fetch its weights: det trial download {trial.id} --best"

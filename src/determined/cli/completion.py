@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from determined.cli import terminal
 from determined.cli.groups import HELP_NAMES
+from determined.cli.output import terminal
 
 INSTALLED = {
     "bash": "det completion bash >> ~/.bashrc",

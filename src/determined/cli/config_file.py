@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.terminal import say, write
+from determined.cli.output.terminal import say, write
 
 
 @click.command()
@@ -39,7 +39,7 @@ def _is_valid(file: str, settings: tuple[str, ...]) -> bool:
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of experiment files, so that editors complete and check them."""
-    from determined.cli.render import show_json
+    from determined.cli.output.values import show_json
     from determined.experiment.config.json_schema import schema as made
 
     show_json(made())

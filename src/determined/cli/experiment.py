@@ -8,12 +8,14 @@ from typing import Any
 import click
 
 from determined._redact import redacted
-from determined.cli import describe as descriptions
-from determined.cli import fetching, finding, options, tables, terminal
+from determined.cli import finding, options
+from determined.cli.checkpoint import fetch_all
 from determined.cli.connection import connect, owners
 from determined.cli.groups import Group, Late
-from determined.cli.logs import show_logs
-from determined.cli.render import show_yaml
+from determined.cli.output import description as descriptions
+from determined.cli.output import lists, terminal
+from determined.cli.output.logs import show_logs
+from determined.cli.output.values import show_yaml
 
 EDIT = "determined.cli.experiment_edit"
 LATE = {
@@ -68,7 +70,7 @@ def list_experiments(show_project: bool, form: str, show_all: bool, **chosen: An
     found, scores = finding.experiments(
         client, owners=owners(client, everyone=show_all), archived=None if show_all else False, **chosen
     )
-    tables.experiments(client, found, form, scores, show_project=show_project, show_archived=show_all).show(form)
+    lists.experiments(client, found, form, scores, show_project=show_project, show_archived=show_all).show(form)
     if not found and form == "table":
         terminal.say("No experiment. Start one with: python train.py. Or see other people's with: det experiment ls -a")
 
@@ -114,7 +116,7 @@ def logs(experiment_id: int, **filters: Any) -> None:
 def list_trials(experiment_id: int, limit: int | None, offset: int, form: str) -> None:
     """List the trials of an experiment."""
     found = connect().get_experiment(experiment_id).list_trials()
-    tables.trials(found[offset:][:limit]).show(form)
+    lists.trials(found[offset:][:limit]).show(form)
 
 
 @experiment.verb("list-checkpoints", "lc")
@@ -123,7 +125,7 @@ def list_trials(experiment_id: int, limit: int | None, offset: int, form: str) -
 @options.forms
 def list_checkpoints(experiment_id: int, best: int | None, form: str) -> None:
     """List the checkpoints of an experiment, the newest last."""
-    tables.checkpoints(finding.checkpoints(connect(), experiment_id=experiment_id, best=best)).show(form)
+    lists.checkpoints(finding.checkpoints(connect(), experiment_id=experiment_id, best=best)).show(form)
 
 
 @experiment.verb("download")
@@ -146,7 +148,7 @@ def download(
     best = found.top_n_checkpoints(top_n, sort_by, smaller_is_better) or [
         found.top_checkpoint(sort_by, smaller_is_better)  # says why there is none
     ]
-    fetching.download(best, output_dir, quiet=quiet)
+    fetch_all(best, output_dir, quiet=quiet)
 
 
 @experiment.verb("download-model-def")

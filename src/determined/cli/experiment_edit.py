@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from determined._wording import instead
-from determined.cli import options, tables
+from determined.cli import options
 from determined.cli.connection import connect
 from determined.cli.groups import HELP_NAMES, Group
-from determined.cli.render import size
-from determined.cli.terminal import ask, say
+from determined.cli.output import lists
+from determined.cli.output.terminal import ask, say
+from determined.cli.output.values import size
 
 experiments = click.argument("ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True,
                              shell_complete=options.experiment_ids)  # fmt: skip
@@ -145,7 +146,7 @@ def set_gc_policy(
     if not unwanted.removed:
         say(f"Nothing of experiment {experiment_id} has to go.")
         return
-    tables.checkpoints([one for one in experiment.all_checkpoints() if one.uuid in unwanted.removed]).show()
+    lists.checkpoints([one for one in experiment.all_checkpoints() if one.uuid in unwanted.removed]).show()
     ask(f"Delete these {len(unwanted.removed)} checkpoints ({size(unwanted.size)})?", yes=yes)
     done = experiment.apply_retention(*policy)
     say(f"Deleted {len(done.removed)} checkpoints ({size(done.size)}).")

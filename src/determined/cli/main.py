@@ -15,7 +15,7 @@ from determined._left_out import ignored_master
 from determined._version import __version__
 from determined.cli.connection import Settings
 from determined.cli.groups import HELP_NAMES, Group, Late
-from determined.cli.terminal import ReaderGone, complain, say
+from determined.cli.output.terminal import ReaderGone, complain, say
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 3
 
@@ -27,8 +27,10 @@ NOUNS = {
     "model": Late("determined.cli.model:model", "The model registry: names for checkpoints.", ("m",)),
     "tensorboard": Late("determined.cli.tensorboard.command:tensorboard", "TensorBoard on runs.", ("tb",)),
     "workspace": Late("determined.cli.workspace:workspace", "Rooms for projects.", ("w",)),
-    "project": Late("determined.cli.project:project", "Folders for experiments.", ("p",)),
-    "preview-search": Late("determined.cli.preview:preview_search", "What a search would train, without training."),
+    "project": Late("determined.cli.workspace:project", "Folders for experiments.", ("p",)),
+    "preview-search": Late(
+        "determined.cli.preview.command:preview_search", "What a search would train, without training."
+    ),
     "store": Late("determined.cli.store:store", "The database of runs: check, export, import."),
     "completion": Late("determined.cli.completion:completion", "Completion for bash, zsh or fish."),
     "version": Late("determined.cli.version:version", "Which versions of what are installed."),

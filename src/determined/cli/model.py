@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli import options, terminal
+from determined.cli import options
 from determined.cli.connection import connect
 from determined.cli.groups import Group
-from determined.cli.render import Column, Table, show_json
+from determined.cli.output import terminal
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import show_json
 
 if TYPE_CHECKING:
     from determined.client import Model, ModelVersion

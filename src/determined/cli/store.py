@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
-from determined.cli import options, terminal
+from determined.cli import options
 from determined.cli.connection import connect
 from determined.cli.groups import Group
-from determined.cli.render import Column, Table, show_json, size
+from determined.cli.output import terminal
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import show_json, size
 
 
 @click.group(cls=Group, default="info")

@@ -1,4 +1,4 @@
-"""`det trial`: one training of one model. Its curves are in `trial_plot.py`."""
+"""`det trial`: one training of one model. Its curves are in `plot/trial_curves.py`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from determined._wording import instead
-from determined.cli import fetching, finding, options, tables, terminal
+from determined.cli import finding, options
+from determined.cli.checkpoint import fetch
 from determined.cli.connection import connect
 from determined.cli.groups import Group, Late
-from determined.cli.logs import show_logs
-from determined.cli.render import Column, Table, show_json
-from determined.cli.workloads import Workload, workloads
+from determined.cli.output import lists, terminal
+from determined.cli.output.description import Workload, workloads
+from determined.cli.output.logs import show_logs
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import show_json
 
 if TYPE_CHECKING:
     from determined.client import Trial, TrialMetrics
 
 UNITS = {"batches", "epochs"}  # reported with everything, and known from the steps
-LATE = {"plot": Late("determined.cli.trial_plot:plot", "Draw curves in the terminal, or into a file.")}
+LATE = {"plot": Late("determined.cli.plot.trial_curves:plot", "Draw curves in the terminal, or into a file.")}
 RANKS = {"Type": 9, "Count": 8, "Checkpoint": 2, "Report Time": 1}
 WORKLOAD = ["# of Batches", "Report Time", "Checkpoint", "Checkpoint UUID", "Checkpoint Metadata", "Validation Metrics"]
 
@@ -38,7 +41,7 @@ def trial() -> None:
 def list_trials(experiment_id: int | None, last: int | None, limit: int | None, offset: int, form: str) -> None:
     """List trials, the newest last."""
     found = finding.trials(connect(), experiment_id=experiment_id, last=last)
-    tables.trials(found[offset:][:limit], with_experiment=True).show(form)
+    lists.trials(found[offset:][:limit], with_experiment=True).show(form)
 
 
 @trial.verb("describe")
@@ -181,7 +184,7 @@ def download(trial_id: int, output_dir: str | None, quiet: bool, **which: Any) -
             "--sort-by and --smaller-is-better go together, and with --best.", click.get_current_context()
         )
     chosen = connect().get_trial(trial_id).select_checkpoint(**which)
-    fetching.download_one(chosen, output_dir, quiet=quiet)
+    fetch(chosen, output_dir, quiet=quiet)
 
 
 @trial.verb("kill")

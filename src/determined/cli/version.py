@@ -10,7 +10,8 @@ import click
 from determined._version import __version__
 from determined.cli.groups import HELP_NAMES
 from determined.cli.options import forms
-from determined.cli.render import Column, Table, show_json
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import show_json
 
 SHOWN = ("torch", "numpy", "SQLAlchemy", "click", "tensorboard", "psycopg", "Pillow", "pandas", "optuna")
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from determined.cli import terminal
+from determined.cli.output import terminal
 from tests.history import History, Run
 from tests.unit.cli.conftest import Det
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from determined.cli import terminal
+from determined.cli.output import terminal
 from tests.history import History, Run
 from tests.unit.cli.conftest import Det
 

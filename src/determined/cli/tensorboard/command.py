@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli import options, terminal
+from determined.cli import options
 from determined.cli.groups import Group
 from determined.cli.options import Ids
-from determined.cli.render import Column, Table
+from determined.cli.output import terminal
+from determined.cli.output.table import Column, Table
 from determined.cli.tensorboard import detached, event_files, server
 from determined.errors import MissingPackage, Refused
 

@@ -22,7 +22,7 @@ import click
 
 from determined import _process
 from determined._home import data_directory, make_data_directory
-from determined.cli import terminal
+from determined.cli.output import terminal
 from determined.cli.tensorboard import event_files, server
 from determined.errors import NotFound, Refused
 

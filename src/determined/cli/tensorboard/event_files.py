@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli import terminal
 from determined.cli.connection import connect
+from determined.cli.output import terminal
 from determined.errors import NotFound
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from determined.cli import terminal
+from determined.cli.output import terminal
 
 FIRST_PORT, PORTS = 6006, 50
 ANSWER_SECONDS = 10.0

@@ -1,8 +1,11 @@
-"""How lists look: a table that fits the terminal, the same table in full when piped, CSV, or JSON.
+"""Tables: fitted to a terminal, the same in full when piped, CSV, or JSON.
 
 det experiment list            a table; on a terminal it is cut to fit and has colours
 det experiment list --csv      comma-separated, header first
 det experiment list --json     two spaces, sorted keys; times are ISO 8601
+
+Long lists are laid out here, because `rich.table` takes 30 s for 10,000 rows. It wraps the few rows that must
+not be cut.
 """
 
 from __future__ import annotations
@@ -11,14 +14,12 @@ import csv
 import dataclasses
 import datetime
 import io
-import json
-import math
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from determined._wording import visible
-from determined.cli import terminal
+from determined.cli.output import terminal
+from determined.cli.output.values import cell, exact, plain, to_json
 
 NARROWEST, CRAMPED, READABLE = 4, 8, 14
 STATE_COLOURS = {
@@ -50,14 +51,6 @@ class Column:
         return self.key or "_".join("".join(c if c.isalnum() else " " for c in self.title.lower()).split())
 
 
-class Percent(float):
-    """A share from 0 to 1, shown as percent."""
-
-
-class Bytes(int):
-    """A size, shown in the unit that fits."""
-
-
 @dataclasses.dataclass
 class Table:
     """Columns and rows of plain values: numbers, texts, times, dicts, lists, None.
@@ -71,7 +64,7 @@ class Table:
     rows: Iterable[Sequence[Any]]
     title: str = ""
     is_description: bool = False  # one row that is too wide for a terminal is turned on its side
-    widths: Sequence[int] | None = None  # of the columns, on a terminal; longer texts go over several lines
+    wraps: bool = False  # on a terminal, texts that are too long go over several lines, and nothing is cut
 
     def show(self, form: str = "table") -> None:
         """Write it to stdout as `table`, `csv` or `json`."""
@@ -96,118 +89,6 @@ class Table:
         """The rows as JSON objects."""
         names = [column.name for column in self.columns]
         return [dict(zip(names, map(plain, row), strict=True)) for row in self.rows]
-
-
-def show_json(value: Any) -> None:
-    """Write JSON the way all commands do."""
-    terminal.write(to_json(value) + "\n")
-
-
-def show_yaml(value: Any) -> None:
-    """Write YAML, block style."""
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        """Writes texts in double quotes where something in them has to be escaped."""
-
-    def quoted(dumper: Dumper, text: str) -> yaml.ScalarNode:
-        style = None if visible(text, lines=True) == text else '"'
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    Dumper.add_representer(str, quoted)
-    terminal.write(yaml.dump(plain(value), Dumper=Dumper, default_flow_style=False, allow_unicode=True, sort_keys=True))
-
-
-def to_json(value: Any) -> str:
-    """JSON text: two spaces, sorted keys, nothing that a strict reader would refuse or a terminal would obey."""
-    return visible(json.dumps(plain(value), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False), lines=True)
-
-
-def plain(value: Any) -> Any:
-    """The value as JSON can hold it; NaN and the infinities become their names."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return float(value)
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, datetime.datetime):
-        return value.isoformat()
-    if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(plain(inner) for inner in value)
-    return str(getattr(value, "value", value))
-
-
-def moment(value: datetime.datetime | None) -> str:
-    """A time, in UTC to the second."""
-    if value is None:
-        return ""
-    if value.tzinfo is not datetime.timezone.utc:
-        value = value.astimezone(datetime.timezone.utc)
-    return value.isoformat(" ", "seconds")[:19] + "+0000"
-
-
-def size(count: int) -> str:
-    """A number of bytes, for people."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"
-
-
-def number(value: float) -> str:
-    """A number with six digits that count; the full one is in CSV and JSON."""
-    return f"{value:.6g}"
-
-
-def cell(value: Any) -> str:
-    """The value as a table shows it."""
-    known = CELLS.get(type(value))
-    return known(value) if known is not None else _rare_cell(value)
-
-
-def _rare_cell(value: Any) -> str:
-    if isinstance(value, dict) and not any(isinstance(inner, (dict, list, tuple)) for inner in value.values()):
-        return ", ".join(f"{visible(key)}={cell(inner)}" for key, inner in sorted(value.items()))
-    if isinstance(value, (list, tuple)) and all(isinstance(inner, str) for inner in value):
-        return ", ".join(map(visible, value))
-    return exact(value)
-
-
-# By type, and not by a row of questions: a list may have a hundred thousand cells.
-CELLS: dict[type, Callable[[Any], str]] = {
-    type(None): lambda _: "",
-    str: lambda value: visible(" ".join(value.split()) if "\n" in value else value),
-    int: str,
-    float: number,
-    bool: lambda value: "yes" if value else "no",
-    Percent: lambda value: f"{value * 100:.1f}%",
-    Bytes: size,
-    datetime.datetime: moment,
-}
-
-
-def exact(value: Any) -> str:
-    """The value as CSV holds it: nothing rounded; ends of lines stay in texts."""
-    if value is None:
-        return ""
-    if isinstance(value, Percent):
-        return f"{value * 100:.1f}%"
-    if isinstance(value, datetime.datetime):
-        return moment(value)
-    if isinstance(value, (dict, list, tuple, set, frozenset)):
-        return visible(json.dumps(plain(value), sort_keys=True, ensure_ascii=False))
-    if isinstance(value, float):
-        return repr(float(value))
-    return visible(str(getattr(value, "value", value)), lines=True)
 
 
 def _as_csv(table: Table) -> Iterator[str]:
@@ -235,11 +116,12 @@ def _as_table(table: Table) -> Iterator[str]:
     if terminal.is_terminal():
         room = terminal.width()
         grid.leave_out_empty()
-        if table.widths is not None:
-            yield from grid.wrapped(table.widths)
+        if table.wraps:
+            yield from _wrapped(grid.texts, room, titles=grid.titles(), is_right=grid.is_numeric)
             return
         if table.is_description and len(rows) == 1 and grid.total() > room:
-            yield from _as_lines(grid.titles(), grid.texts[0], room)
+            pairs = zip(grid.titles(), grid.texts[0], strict=True)
+            yield from _wrapped([[terminal.paint(title, "1"), text] for title, text in pairs], room)
             return
         grid.fit(room)
     else:  # each header has two columns of air, as people's scripts know it
@@ -327,39 +209,31 @@ class _Grid:
                 line = line.replace(f" {text[i]} ", f" {terminal.paint(text[i], STATE_COLOURS.get(text[i], '0'))} ", 1)
             yield line.rstrip() + "\n"
 
-    def wrapped(self, widths: Sequence[int]) -> Iterator[str]:
-        """The same in columns of these widths, where nothing is cut."""
-        self.widths = list(widths)
-        for titles in _over_lines(self.titles(), widths):
-            yield terminal.paint(_line(titles, self.widths, self.is_numeric), "1") + "\n"
-        yield "+".join("-" * (width + 2) for width in self.widths) + "\n"
-        for text in self.texts:
-            yield from (_line(part, self.widths, self.is_numeric) + "\n" for part in _over_lines(text, widths))
 
+def _wrapped(
+    texts: Sequence[Sequence[str]], room: int, titles: Sequence[str] = (), is_right: Sequence[bool] = ()
+) -> Iterator[str]:
+    """Lay out rows within `room` columns; texts that are too long go over several lines."""
+    from rich.box import Box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
 
-def _over_lines(texts: Sequence[str], widths: Sequence[int]) -> Iterator[Sequence[str]]:
-    """The cells of one row as the cells of as many lines as they need."""
-    import itertools
-    import textwrap
-
-    parts = [
-        textwrap.wrap(text, width if text_width(text) == len(text) else max(width // 2, 1), break_on_hyphens=False)
-        if text_width(text) > width
-        else [text]
-        for text, width in zip(texts, widths, strict=True)
-    ]
-    return itertools.zip_longest(*parts, fillvalue="")
-
-
-def _as_lines(titles: list[str], texts: list[str], room: int) -> Iterator[str]:
-    """One row that is too wide for the terminal, turned on its side."""
-    import textwrap
-
-    left = max(map(text_width, titles))
-    for title, text in zip(titles, texts, strict=True):
-        parts = textwrap.wrap(text, max(room - left - 4, 20)) or [""]
-        yield f" {terminal.paint(title.ljust(left), '1')}  {parts[0]}\n"
-        yield from (f" {'':{left}}  {part}\n" for part in parts[1:])
+    box = Box("    \n  | \n -+-\n  | \n    \n    \n  | \n    \n") if titles else None
+    wrapping = RichTable(box=box, show_edge=False, show_header=bool(titles), header_style="bold")
+    for title, right in zip(titles, is_right, strict=True):
+        wrapping.add_column(Text(title), justify="right" if right else "left", overflow="fold")
+    for _ in [] if titles else texts[0]:
+        wrapping.add_column(overflow="fold")
+    for row in texts:
+        wrapping.add_row(*map(Text.from_ansi, row))
+    colours = terminal.has_colour()
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer, width=room, force_terminal=colours, color_system="standard" if colours else None, _environ={}
+    )
+    console.print(wrapping)
+    yield from (line.rstrip() + "\n" for line in buffer.getvalue().splitlines())
 
 
 def _fit(widths: list[int], floors: Sequence[list[int]], room: int) -> list[int]:
@@ -380,30 +254,21 @@ def _line(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 
 def _pad(text: str, width: int, is_right: bool) -> str:
-    length = text_width(text)
-    if length > width:
-        text, length = _cut(text, width), width
-    return " " * (width - length) + text if is_right else text + " " * (width - length)
+    if text_width(text) > width:
+        from rich.cells import set_cell_size
 
-
-def _cut(text: str, width: int) -> str:
-    mark = "…" if terminal.has_unicode() else "~"
-    if text.isascii():
-        return text[: width - 1] + mark
-    kept, used = "", 1
-    for character in text:
-        used += text_width(character)
-        if used > width:
-            break
-        kept += character
-    return kept + mark + " " * (width - text_width(kept) - 1)
+        text = set_cell_size(text, width - 1) + ("…" if terminal.has_unicode() else "~")
+    space = " " * (width - text_width(text))
+    return space + text if is_right else text + space
 
 
 def text_width(text: str) -> int:
-    """Columns that a text takes on a terminal."""
+    """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _is_numeric(rows: Sequence[Sequence[Any]], i: int) -> bool:

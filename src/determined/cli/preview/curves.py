@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from determined.cli.output.values import cell
 from determined.cli.plot.figure import Curve, Figure
-from determined.cli.preview_report import short
-from determined.cli.render import cell
+from determined.cli.preview.report import short
 
 if TYPE_CHECKING:
-    from determined.cli.preview_report import Group, Report
+    from determined.cli.preview.report import Group, Report
     from determined.experiment.simulation.result import SimulatedTrial, Simulation
 
 BEST, MISSED, FAILED = 1, 3, 6

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from determined.cli import terminal
-from determined.cli.render import Bytes, Column, Percent, Table, to_json
+from determined.cli.output import terminal
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import Bytes, Percent, to_json
 
 NOON = datetime.datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=datetime.timezone.utc)
 

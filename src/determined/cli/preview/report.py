@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.render import Column, Percent, Table
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import Percent
 
 if TYPE_CHECKING:
     from determined.experiment.hparams import Space

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli import options, terminal
+from determined.cli import options
 from determined.cli.groups import HELP_NAMES
-from determined.cli.render import Column, Table, show_json, show_yaml
+from determined.cli.output import terminal
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import show_json, show_yaml
 
 if TYPE_CHECKING:
-    from determined.cli.preview_report import Report
+    from determined.cli.preview.report import Report
     from determined.experiment.config.experiment_config import ExperimentConfig
 
 USED = ("searcher", "hyperparameters")
@@ -56,10 +58,10 @@ def preview_search(
     report = _simulated(ctx, config, checked, has_seed, given) if is_simulated else None
     _show(checked, report, form, has_file=output is not None)
     if report is not None and output is not None:
-        from determined.cli import trial_plot
-        from determined.cli.preview_plot import figures
+        from determined.cli.plot import trial_curves
+        from determined.cli.preview.curves import figures
 
-        trial_plot.write(figures(report), Path(output))
+        trial_curves.write(figures(report), Path(output))
         terminal.say(f"Wrote {output}")
 
 
@@ -106,18 +108,18 @@ def _show_report(report: Report, *, has_picture: bool) -> None:
     report.table().show()
     terminal.write("\n" + "".join(f"{line}\n" for line in report.lines()))
     if has_picture:
-        from determined.cli import trial_plot
-        from determined.cli.preview_plot import figures
+        from determined.cli.plot import trial_curves
+        from determined.cli.preview.curves import figures
 
         terminal.write("\n")
-        trial_plot.show(figures(report)[:1])
+        trial_curves.show(figures(report)[:1])
 
 
 def _simulated(
     ctx: click.Context, config: str, checked: ExperimentConfig, has_seed: bool, given: dict[str, Any]
 ) -> Report:
     """Play the search that the file describes."""
-    from determined.cli.preview_report import Report
+    from determined.cli.preview.report import Report
     from determined.experiment.simulation.play import MAX_TIME, World, simulate
 
     searcher = checked.effective()["searcher"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from determined._wording import visible
-from determined.cli import terminal
-from determined.cli.render import plain
+from determined.cli.output import terminal
+from determined.cli.output.values import plain
 
 if TYPE_CHECKING:
     from determined.client import Trial

@@ -1,17 +1,57 @@
-"""`det experiment describe`: three tables, of experiments, of their trials, and of what those did at each step."""
+"""`det experiment describe`: tables of experiments, of their trials, and of their steps."""
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from determined.cli import terminal
-from determined.cli.render import Column, Percent, Table, show_json
-from determined.cli.workloads import Workload, workloads
+from determined.cli.output import terminal
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import Percent, show_json
 
 if TYPE_CHECKING:
-    from determined.client import Experiment, Trial
+    from determined.client import Checkpoint, Experiment, Trial
+
+
+@dataclasses.dataclass
+class Workload:
+    """All that is known about one step of one trial."""
+
+    trial_id: int
+    steps: int
+    training: dict[str, Any] = dataclasses.field(default_factory=dict)
+    training_time: datetime.datetime | None = None
+    validation: dict[str, Any] = dataclasses.field(default_factory=dict)
+    validation_time: datetime.datetime | None = None
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def report_time(self) -> datetime.datetime | None:
+        """When the last of it was reported."""
+        times = [self.training_time, self.validation_time, self.checkpoint.report_time if self.checkpoint else None]
+        return max((time for time in times if time is not None), default=None)
+
+
+def workloads(trial: Trial) -> list[Workload]:
+    """The steps at which a trial reported or saved something, in order."""
+    found: dict[int, Workload] = {}
+
+    def at(steps: int) -> Workload:
+        return found.setdefault(steps, Workload(trial.id, steps))
+
+    for report in trial.metrics("training"):
+        step = at(report.steps_completed or 0)
+        step.training, step.training_time = report.metrics, report.end_time
+    for report in trial.metrics("validation"):
+        step = at(report.steps_completed or 0)
+        step.validation, step.validation_time = report.metrics, report.end_time
+    for checkpoint in trial.all_checkpoints():
+        at(checkpoint.steps_completed).checkpoint = checkpoint
+    return [found[steps] for steps in sorted(found)]
+
 
 EXPERIMENT = ["Experiment ID", "State", "Progress", "Started", "Ended", "Name", "Description", "Archived",
               "Resource Pool", "Labels", "Searcher Metric", "Best", "Notes", "Reason"]  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.render import Bytes, Column, Percent, Table
+from determined.cli.output.table import Column, Table
+from determined.cli.output.values import Bytes, Percent
 
 if TYPE_CHECKING:
     from determined.client import Checkpoint, Determined, Experiment, Trial

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from determined._wording import instead
-from determined.cli import options, terminal
+from determined.cli import options
 from determined.cli.connection import connect
 from determined.cli.groups import HELP_NAMES
+from determined.cli.output import terminal
+from determined.cli.output.values import cell, number
 from determined.cli.plot.figure import Curve, Figure
-from determined.cli.render import cell, number
 
 if TYPE_CHECKING:
     from determined import client

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from determined.cli.render import Column, Table, cell, text_width
+from determined.cli.output.table import Column, Table, text_width
+from determined.cli.output.values import cell
 
 COLUMN = 24  # wide enough for most values; longer ones go over several lines
-LONGEST_WORD = 40
 SHORT = 12  # texts of this length are left whole
 CONTEXT = 4  # characters that stay of a long word that is cut
 SEPARATORS = " /=,:"
@@ -36,27 +36,13 @@ def tables(rows: Sequence[Row], names: Sequence[str], room: int) -> list[Table]:
 
 
 def _blocks(rows: Sequence[Row], names: Sequence[str], room: int) -> Iterator[Table]:
-    """As many runs at a time as there is room for."""
-    key = min(max(text_width(row[0]) for row in rows), max(COLUMN, room // 2))
-    most = room - key - 5
-    needed = [max([text_width(name), *(_needed(cell(row[1 + i])) for row in rows)]) for i, name in enumerate(names)]
-    widths = [min(width, most) for width in needed]
-    start = 0
-    while start < len(names):
-        end, left = start + 1, room - (key + 2) - (widths[start] + 3)
-        while end < len(names) and widths[end] + 3 <= left:
-            left -= widths[end] + 3
-            end += 1
-        columns = [Column("Key"), *map(Column, names[start:end])]
-        yield Table(columns, [[row[0], *row[1 + start : 1 + end]] for row in rows], widths=[key, *widths[start:end]])
-        start = end
-
-
-def _needed(text: str) -> int:
-    """How wide a column has to be for a text: whole if it is short, else in lines that keep words whole."""
-    if text_width(text) <= COLUMN:
-        return text_width(text)
-    return max(COLUMN, min(LONGEST_WORD, max(map(text_width, text.split()), default=0)))
+    """Make tables of as many runs at a time as there is room for."""
+    key = min(max(text_width(row[0]) for row in rows), room // 2)
+    widest = max(text_width(text) for text in [*names, *(cell(value) for row in rows for value in row[1:])])
+    count = max(1, (room - key - 2) // (min(widest, COLUMN) + 3))
+    for start in range(0, len(names), count):
+        columns = [Column("Key"), *map(Column, names[start : start + count])]
+        yield Table(columns, [[row[0], *row[1 + start : 1 + start + count]] for row in rows], wraps=True)
 
 
 def _shortened(row: Row) -> Row:

@@ -1,0 +1,1 @@
+"""`det preview-search`: what a search would train, as a report and as curves."""
