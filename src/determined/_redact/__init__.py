@@ -1,4 +1,4 @@
-"""What is never written down in clear: passwords, tokens and keys, known by the name beside them or by their shape.
+"""Redact secrets: passwords, tokens and keys, known by the name beside them or by their shape.
 
 Training works with the real values; whatever is recorded, saved, logged or shown has passed through here. What
 counts as a secret, and what does not, is in docs/decisions/secrets.md. `DET_REDACT` adds to it: names, separated by
@@ -45,7 +45,7 @@ _SPACES = ("const", "int", "double", "log", "categorical")  # a hyperparameter's
 
 
 def redacted(value: T, name: str = "") -> T:
-    """The value as it may be written down: the same structure, with `********` for secrets. Doing it twice is once.
+    """Return the value as it may be written down: the same structure, with `********` for secrets. Idempotent.
 
     Numbers and booleans stay, whatever they are called, except below `secrets` and under names that `DET_REDACT` adds.
 
@@ -62,7 +62,7 @@ def redacted(value: T, name: str = "") -> T:
 
 
 def hidden_in(value: Any, name: str = "") -> list[str]:
-    """The dotted names of what was redacted in a value."""
+    """Return the dotted names of what was redacted in a value."""
     if isinstance(value, Mapping):
         inner = [hidden_in(item, f"{name}.{key}" if name else str(key)) for key, item in value.items()]
     elif isinstance(value, (list, tuple)):
@@ -85,7 +85,7 @@ class _Walk:
     def value(self, value: Any, name: str, parent: str = "", above: Hides = Hides.NOTHING) -> Any:
         if value is None or (self._added.names is None and above in KEEPS_NUMBERS and type(value) in _NUMBERS):
             return value  # metrics, thousands of them
-        hides = self._hides(name, parent, above)
+        hides = _hides(name, parent, above, self._added)
         if isinstance(value, Mapping):
             return self._dict(value, name, Hides.NOTHING if hides is Hides.IF_TELLING else hides)
         if isinstance(value, (list, tuple)):
@@ -98,15 +98,6 @@ class _Walk:
             return type(value)(self.value(item, name, parent, hides) for item in value)
         return redacted_leaf(value, name, hides)
 
-    def _hides(self, name: str, parent: str, above: Hides) -> Hides:
-        if above in (Hides.VARIABLES, Hides.ALL):
-            return above
-        if name == "secrets" or (self._added.names is not None and self._added.names.search(words(name))):
-            return Hides.ALL
-        if name == "environment_variables":
-            return Hides.VARIABLES
-        return above if above is Hides.TEXT else hidden_by(name, parent)
-
     def _dict(self, value: Mapping[Any, Any], name: str, hides: Hides) -> dict[Any, Any]:
         is_space = hides is Hides.TEXT and value.get("type") in _SPACES
         found: dict[Any, Any] = {}
@@ -116,6 +107,18 @@ class _Walk:
                 shown = f"{shown}+"
             found[shown] = item if is_space and key == "type" else self.value(item, str(key), name, hides)
         return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _hides(name: str, parent: str, above: Hides, added: Added) -> Hides:
+    """Return what is hidden under this name, below that one."""
+    if above in (Hides.VARIABLES, Hides.ALL):
+        return above
+    if name == "secrets" or (added.names is not None and added.names.search(words(name))):
+        return Hides.ALL
+    if name == "environment_variables":
+        return Hides.VARIABLES
+    return above if above is Hides.TEXT else hidden_by(name, parent)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""Which names say that what they stand for is a secret."""
+"""Names whose values are secrets."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Added(NamedTuple):
 
 
 class Hides(enum.Enum):
-    """What is hidden at some place of a structure."""
+    """What is hidden in a part of a structure."""
 
     NOTHING = 0
-    IF_TELLING = 1  # text, unless it is harmless; what is below speaks for itself
+    IF_TELLING = 1  # text, unless it is harmless; what is below is judged by its own names
     TEXT = 2  # all but numbers, here and below
     VARIABLES = 3  # everything but the names in NAME=value, here and below
     ALL = 4
@@ -63,7 +63,7 @@ KEEPS_NUMBERS = (Hides.NOTHING, Hides.IF_TELLING, Hides.TEXT)
 
 
 def is_secret(name: str) -> bool:
-    """Whether text of this name is not written down. `pad_token`, `tokenizer` and `keyboard` are none.
+    """Return whether text of this name is redacted. `pad_token`, `tokenizer` and `keyboard` are none.
 
     Example::
 
@@ -73,7 +73,7 @@ def is_secret(name: str) -> bool:
 
 
 def hidden_by(name: str, parent: str = "") -> Hides:
-    """What this name hides, below that one."""
+    """Return what this name hides, below that one."""
     name = name[-_LONGEST:]
     found = _by_name(name)
     if found is Hides.NOTHING and name in ("key", "keys", "pass", "pat", "string"):  # {"wandb": {"key": ...}}
@@ -93,7 +93,7 @@ def _by_name(name: str) -> Hides:
 
 @functools.lru_cache(maxsize=4096)
 def words(name: str) -> str:
-    """`apiKey`, `API-Key` and `api.key` as `api_key`."""
+    """Return `apiKey`, `API-Key` and `api.key` as `api_key`."""
     parted = re.sub(
         r"([a-z0-9])([A-Z])|([A-Z])(?=[A-Z][a-z])", lambda m: f"{m[1]}_{m[2]}" if m[1] else f"{m[3]}_", name
     )
@@ -101,13 +101,13 @@ def words(name: str) -> str:
 
 
 def is_added(name: str) -> bool:
-    """Whether `DET_REDACT` adds this name."""
+    """Return whether `DET_REDACT` adds this name."""
     names = added().names
     return names is not None and names.search(words(name[-_LONGEST:])) is not None
 
 
 def added() -> Added:
-    """What `DET_REDACT` adds now."""
+    """Return what `DET_REDACT` adds now."""
     return _parsed(os.environ.get("DET_REDACT", ""))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import numbers
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -46,12 +47,12 @@ _KEY_LINE = r"[A-Za-z0-9+/=]*|[A-Za-z-]+: .*"
 
 
 def by_shape(text: str) -> str:
-    """Free text without what is a secret by its shape: keys, known tokens, passwords in URLs. All else stays."""
-    return _settled(text, _by_shape_once)
+    """Return free text without secrets known by their shape: keys, known tokens, passwords in URLs."""
+    return _settled(text, _by_shape_once) if _may_hold_secret(text) else text
 
 
 def holds_key(text: str) -> bool:
-    """Whether there is a private key, a known token or a password in a URL in somebody's code; `{password}` is none."""
+    """Return whether code holds a private key, a known token or a password in a URL; `{password}` is none."""
     if any(map(text.__contains__, _HINTS)):
         urls = (found[0] for found in re.finditer(_PASSWORD_URL, text))
         if re.search(_PEM, text) or re.search(_TOKEN, text) or any(not re.search(r"[{}$%<>*]", url) for url in urls):
@@ -60,12 +61,14 @@ def holds_key(text: str) -> bool:
 
 
 def redacted_text(text: str) -> str:
-    """Like `by_shape`, and without what follows a telling name: `password=x`, `--api-key x`, `"token": "x"`."""
-    return _settled(text, _text_once)
+    """Like `by_shape`, and without what follows the name of a secret: `password=x`, `--api-key x`, `"token": "x"`."""
+    if "=" in text or ":" in text or "-" in text or _may_hold_secret(text):
+        return _settled(text, _text_once)
+    return text
 
 
 def redacted_arguments(arguments: Sequence[str]) -> list[str]:
-    """Command line arguments, without the values of `--password x`, `--token=x`, `-p x` and `TOKEN=x`."""
+    """Return command line arguments, without the values of `--password x`, `--token=x`, `-p x` and `TOKEN=x`."""
     shown: list[str] = []
     flag = ""
     for argument in arguments:
@@ -98,7 +101,7 @@ class KeyBlocks:
         self._is_inside = False
 
     def line(self, text: str) -> str:
-        """The line, or stars if it is part of a private key."""
+        """Return the line, or stars if it is part of a private key."""
         if "PRIVATE KEY" in text and "-----" in text:
             self._is_inside = "-----BEGIN" in text and "-----END" not in text
             return MASK
@@ -108,7 +111,7 @@ class KeyBlocks:
 
 
 class LogFilter(logging.Filter):
-    """Takes secrets out of a logger's own lines."""
+    """Removes secrets from a logger's own lines."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
@@ -120,8 +123,12 @@ class LogFilter(logging.Filter):
         return True
 
 
+def _may_hold_secret(text: str) -> bool:
+    return any(map(text.__contains__, _HINTS)) or ("DET_REDACT" in os.environ and bool(added().shapes))
+
+
 def _settled(text: str, once: Callable[[str], str]) -> str:
-    """What is left out may bring other things together, so look again until nothing changes."""
+    """Repeat `once` until nothing changes: what is left out may bring other things together."""
     for _ in range(4):
         before, text = text, once(text)
         if text == before:
@@ -178,7 +185,7 @@ def _requoted(before: str, after: str) -> str:
 
 
 def redacted_leaf(value: Any, name: str, hides: Hides) -> Any:
-    """One value of a structure."""
+    """Return one value of a structure as it may be written down."""
     if hides in KEEPS_NUMBERS and isinstance(value, numbers.Number):
         return value
     if not isinstance(value, str):

@@ -116,7 +116,7 @@ class BucketStorage(Storage):
         return Manifest(storage_id, entries, verified=False)
 
     def objects(self, storage_id: str) -> dict[str, Found]:
-        """What is stored under an id, finished or not: path to object. A name that is not safe is refused."""
+        """Return what is stored under an id, finished or not: path to object. A name that is not safe is refused."""
         home = self.home(storage_id)
         found = self.driver.find(home)
         return {check_path(key.removeprefix(home)): object_ for key, object_ in found.items() if key != home}

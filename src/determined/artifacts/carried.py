@@ -39,7 +39,7 @@ def leave(directory: Path, manifest: Manifest, paths: Iterable[str]) -> None:
 
 
 def read(directory: Path) -> Manifest | None:
-    """The manifest that a directory carries; None if it carries none.
+    """Return the manifest that a directory carries; None if it carries none.
 
     Raises:
         CheckpointDamaged: It is not as it was left.

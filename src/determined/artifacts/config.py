@@ -136,7 +136,7 @@ def _kind(config: Mapping[str, Any]) -> str:
 
 
 def _values(kind: str, config: Mapping[str, Any]) -> dict[str, str]:
-    """The keys that have a value, all of them known and all of them text.
+    """Return the keys that have a value, all of them known and all of them text.
 
     What was recorded, and redacted, has none: whoever opens it brings the keys, as the driver finds them.
     """

@@ -16,7 +16,7 @@ _DEEPEST = 100  # what is written has 64 levels at most
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """What a JSON file holds; None if there is nothing of that name.
+    """Return what a JSON file holds; None if there is nothing of that name.
 
     Raises:
         CheckpointDamaged: It is no regular file, too large, nested too deep, no JSON, or no dict.

@@ -94,7 +94,7 @@ class Driver:
         return self._call(read)
 
     def find(self, prefix: str) -> dict[str, Found]:
-        """All objects whose key starts with `prefix`, which ends in `/`; directories that are objects too."""
+        """Return all objects whose key starts with `prefix`, which ends in `/`; directories that are objects too."""
 
         def find(fs: Any) -> dict[str, Found]:
             fs.invalidate_cache()
@@ -109,7 +109,7 @@ class Driver:
         return self._call(find)
 
     def children(self, prefix: str) -> list[str]:
-        """The names directly under `prefix`, which ends in `/` or is empty; directories end in `/`."""
+        """Return the names directly under `prefix`, which ends in `/` or is empty; directories end in `/`."""
 
         def children(fs: Any) -> list[str]:
             fs.invalidate_cache()
@@ -194,7 +194,7 @@ class Driver:
 
 
 def _options(kind: str, values: Mapping[str, str]) -> dict[str, Any]:
-    """What fsspec calls the things that `checkpoint_storage` names."""
+    """Return what fsspec calls the things that `checkpoint_storage` names."""
     if kind == "s3":
         named = {"access_key": "key", "secret_key": "secret", "endpoint_url": "endpoint_url"}
         return {theirs: values[ours] for ours, theirs in named.items() if values.get(ours)}

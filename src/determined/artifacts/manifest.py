@@ -1,7 +1,8 @@
-"""What a checkpoint holds: every path with its size and checksum, and how that is written down."""
+"""The manifest of a checkpoint: every path with its size and checksum, and its JSON form."""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -54,7 +55,7 @@ class Manifest:
         lacks_directory: Callable[[str], bool],
         selector: Selector | None = None,
     ) -> list[str]:
-        """Compare what there is with what was saved: one sentence per problem. Without checksums there is none.
+        """Compare the files with what was saved: one sentence per problem. Without checksums there is none.
 
         Args:
             measure: Size and checksum of a file as it is now; FileNotFoundError if it is not there.
@@ -79,7 +80,7 @@ class Manifest:
         return found
 
     def difference(self, path: str, found: FileEntry) -> str | None:
-        """How a file differs from what was saved, as the end of a sentence; None if it does not, or nobody knows."""
+        """Return how a file differs from what was saved, as the end of a sentence; None if it does not."""
         saved = self.files[path]
         if not self.verified or found == saved:
             return None
@@ -96,27 +97,32 @@ class Manifest:
     @classmethod
     def from_bytes(cls, storage_id: str, data: bytes) -> Manifest:
         """Read what `to_bytes` wrote. Anything else is refused: a manifest decides which files are touched."""
-        try:
-            content = json.loads(data)
-            if content["version"] != VERSION:
-                raise CheckpointDamaged(
-                    f"Checkpoint {storage_id} has a manifest of version {content['version']!r}, and this release of "
-                    f"resolute reads version {VERSION}. Upgrade resolute to read it."
-                )
-            if content["storage_id"] != storage_id:
-                raise ValueError(f"it is about {content['storage_id']!r}")
-            files = {path: FileEntry(size, digest) for path, (size, digest) in content["files"].items()}
-            if any(path.endswith("/") for path in files):
-                raise ValueError("a file's name ends in a slash")
-            for path in content["directories"]:
-                if not path.endswith("/"):
-                    raise ValueError(f"the directory {shown(path)} does not end in a slash")
-                files[path] = DIRECTORY
-            return cls(storage_id, files)
-        except UnsafePath as e:
-            raise UnsafePath(f"The manifest of checkpoint {storage_id} is refused. {e}") from e
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
-            raise CheckpointDamaged(f"The manifest of checkpoint {storage_id} cannot be read: {e}.") from e
+        return _parsed(storage_id, data)
+
+
+@functools.lru_cache(2)  # a resume reads one manifest several times; the bytes come from the disk each time
+def _parsed(storage_id: str, data: bytes) -> Manifest:
+    try:
+        content = json.loads(data)
+        if content["version"] != VERSION:
+            raise CheckpointDamaged(
+                f"Checkpoint {storage_id} has a manifest of version {content['version']!r}, and this release of "
+                f"resolute reads version {VERSION}. Upgrade resolute to read it."
+            )
+        if content["storage_id"] != storage_id:
+            raise ValueError(f"it is about {content['storage_id']!r}")
+        files = {path: FileEntry(size, digest) for path, (size, digest) in content["files"].items()}
+        if any(path.endswith("/") for path in files):
+            raise ValueError("a file's name ends in a slash")
+        for path in content["directories"]:
+            if not path.endswith("/"):
+                raise ValueError(f"the directory {shown(path)} does not end in a slash")
+            files[path] = DIRECTORY
+        return Manifest(storage_id, files)
+    except UnsafePath as e:
+        raise UnsafePath(f"The manifest of checkpoint {storage_id} is refused. {e}") from e
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
+        raise CheckpointDamaged(f"The manifest of checkpoint {storage_id} cannot be read: {e}.") from e
 
 
 def _checked(files: Mapping[str, FileEntry], *, has_checksums: bool) -> dict[str, FileEntry]:

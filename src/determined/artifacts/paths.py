@@ -1,4 +1,4 @@
-"""Which names are safe, and which of them a pattern means. Pure text: nothing here touches a disk or a bucket.
+"""Check which names are safe, and which of them a pattern matches. Pure text: nothing here touches a disk or a bucket.
 
 Names reach us from users' directories, manifests, bucket listings and patterns. All are taken literally (nothing is
 ever percent-decoded), and whatever could leave its checkpoint on any platform is refused.
@@ -48,7 +48,7 @@ def check_storage_id(storage_id: str) -> str:
 
 @functools.lru_cache(1024)  # a run stores files of the same names again and again
 def _problem(path: str) -> str | None:
-    """Why `path` is unsafe, or None."""
+    """Return why `path` is unsafe, or None."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
@@ -70,25 +70,30 @@ def _problem(path: str) -> str | None:
 
 
 def shown(path: str) -> str:
-    """`path` for an error message, shortened and free of control characters."""
+    """Return `path` for an error message, shortened and free of control characters."""
     return ascii(path if len(path) <= 120 else path[:100] + "...")
 
 
 def parents(path: str) -> Iterator[str]:
-    """The directories above `path`, from the top: `a/b/c` has `a/` and `a/b/`."""
+    """Yield the directories above `path`, from the top: `a/b/c` has `a/` and `a/b/`."""
     components = path.removesuffix("/").split("/")[:-1]
     for depth in range(1, len(components) + 1):
         yield "/".join(components[:depth]) + "/"
 
 
 def with_parents(paths: Iterable[str]) -> list[str]:
-    """`paths` and all directories above them, sorted: a directory comes before what it holds."""
+    """Return `paths` and all directories above them, sorted: a directory comes before what it holds."""
     every = set(paths)
-    return sorted(every.union(*(parents(path) for path in every)))
+    for path in tuple(every):
+        end = path.rfind("/", 0, len(path) - 1)
+        while end > 0 and path[: end + 1] not in every:
+            every.add(path[: end + 1])
+            end = path.rfind("/", 0, end)
+    return sorted(every)
 
 
 def is_generated_id(storage_id: str) -> bool:
-    """Whether `storage_id` looks like the ids that are given to checkpoints, then and now: a UUID."""
+    """Return whether `storage_id` is a UUID, as the ids given to checkpoints are and were."""
     try:
         return str(uuid.UUID(storage_id)) == storage_id.lower()
     except ValueError:
@@ -96,7 +101,7 @@ def is_generated_id(storage_id: str) -> bool:
 
 
 def is_old_checkpoint(storage_id: str, names: Iterable[str]) -> bool:
-    """Whether a directory that has no manifest and holds `names` at its top was written by the original product.
+    """Return whether a directory that has no manifest and holds `names` at its top was written by the original product.
 
     A storage root may hold other things: the user's own folders, and the original's TensorBoard files under
     `<cluster id>/tensorboard`. Taking those for checkpoints would list, and one day delete, what is not ours.
@@ -106,15 +111,15 @@ def is_old_checkpoint(storage_id: str, names: Iterable[str]) -> bool:
 
 
 def surviving(paths: Iterable[str], globs: Sequence[str]) -> list[str]:
-    """Those of `paths` that none of the `globs` means. A directory goes with all it holds.
+    """Return those of `paths` that none of the `globs` matches. A directory goes with all it holds.
 
     In a pattern `**` stands for any number of components, and `*`, `?` and `[...]` for parts of one. Names that start
     with a dot match like all others: a delete that leaves hidden files behind would be a surprise.
     """
     patterns = [check_path(glob) for glob in globs]
     paths = sorted(paths)
-    doomed = {path for path in paths if any(_matches(path, pattern) for pattern in patterns)}
-    return [path for path in paths if path not in doomed and doomed.isdisjoint(parents(path))]
+    matched = {path for path in paths if any(_matches(path, pattern) for pattern in patterns)}
+    return [path for path in paths if path not in matched and matched.isdisjoint(parents(path))]
 
 
 def _matches(path: str, glob: str) -> bool:

@@ -112,15 +112,15 @@ class Storage(ABC):
 
     @abstractmethod
     def exists(self, storage_id: str) -> bool:
-        """Whether there is a finished checkpoint of that id."""
+        """Return whether there is a finished checkpoint of that id."""
 
     @abstractmethod
     def list(self) -> builtins.list[str]:
-        """The ids of all finished checkpoints, sorted."""
+        """Return the ids of all finished checkpoints, sorted."""
 
     @abstractmethod
     def manifest(self, storage_id: str) -> Manifest:
-        """What the checkpoint holds. `CheckpointNotFound` if there is none of that id."""
+        """Return what the checkpoint holds. `CheckpointNotFound` if there is none of that id."""
 
     @abstractmethod
     def directory(self, storage_id: str, *, verify: bool = True, manifest: Manifest | None = None) -> Path:
@@ -166,11 +166,11 @@ class Storage(ABC):
 
     @abstractmethod
     def _read(self, storage_id: str, path: str) -> bytes:
-        """The bytes of a stored file; FileNotFoundError if it is not stored."""
+        """Return the bytes of a stored file; FileNotFoundError if it is not stored."""
 
     @abstractmethod
     def _measure(self, storage_id: str, path: str) -> FileEntry:
-        """Size and checksum of a file as it is stored now; FileNotFoundError if it is not stored."""
+        """Return size and checksum of a file as it is stored now; FileNotFoundError if it is not stored."""
 
     @abstractmethod
     def _missing_directory(self, storage_id: str, path: str) -> bool:
@@ -326,7 +326,7 @@ class Storage(ABC):
         return CheckpointDamaged(f"Checkpoint {storage_id} in {self.url} is damaged: {path} is missing.")
 
     def _no_file(self, storage_id: str, problem: ValueError) -> DeterminedError:
-        """Why something else is in the place of a file."""
+        """Return why something else is in the place of a file."""
         if isinstance(problem, DeterminedError):  # a path that is not safe
             return problem
         return CheckpointDamaged(f"Checkpoint {storage_id} in {self.url} is damaged: {problem}.")

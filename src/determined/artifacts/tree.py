@@ -72,7 +72,7 @@ def _stat(entry: os.DirEntry[str], *, follow: bool) -> os.stat_result:
 
 
 def inside(root: Path, path: str) -> Path:
-    """Where `path` lies under `root`, if no symbolic link on the way leads out of `root`."""
+    """Return where `path` lies under `root`, if no symbolic link on the way leads out of `root`."""
     place = root / check_path(path)
     if not place.resolve().is_relative_to(root.resolve()):
         raise UnsafePath(f"{shown(path)} would lead out of {root} through a symbolic link.")
@@ -110,7 +110,7 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 def read_plain(path: Path, limit: int) -> bytes:
-    """The content of a small regular file; a larger one is a ValueError, and not read."""
+    """Return the content of a small regular file; a larger one is a ValueError, and not read."""
     with open_plain(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
@@ -121,12 +121,12 @@ def read_plain(path: Path, limit: int) -> bytes:
 
 
 def is_plain_directory(path: Path) -> bool:
-    """Whether it is a directory, and not a link to one."""
+    """Return whether it is a directory, and not a link to one."""
     return path.is_dir() and not path.is_symlink()
 
 
 def measure(path: Path) -> FileEntry:
-    """Size and checksum of a file."""
+    """Return size and checksum of a file."""
     with path.open("rb") as file:
         return _hash(file.fileno(), None)
 

@@ -50,7 +50,7 @@ class Generator:
         return self._twister.random()
 
     def integer(self, last: int) -> int:
-        """One of 0..last, all as likely: words masked to the bits of `last`, drawn again until one fits.
+        """Return one of 0..last, all as likely: words masked to the bits of `last`, drawn again until one fits.
 
         A `last` of 0 draws nothing; one of more than 32 bits draws as many words as it needs, the highest first.
         """
@@ -73,13 +73,13 @@ class Generator:
         return self.integer(MAX_TRIAL_SEED)
 
     def snapshot(self) -> dict[str, Json]:
-        """Where the stream is, as JSON."""
+        """Return where the stream is, as JSON."""
         *words, position = self._twister.getstate()[1]
         return {"words": base64.b64encode(struct.pack(f"<{WORDS}I", *words)).decode(), "position": position}
 
     @classmethod
     def restore(cls, state: Mapping[str, Any]) -> Generator:
-        """The stream that `snapshot` described."""
+        """Yield the stream that `snapshot` described."""
         generator = cls(0)
         words = struct.unpack(f"<{WORDS}I", base64.b64decode(state["words"]))
         generator._twister.setstate((3, (*words, state["position"]), None))

@@ -141,7 +141,7 @@ class Space:
         self._tree: Tree = tree or {}
 
     def effective(self) -> dict[str, Json]:
-        """The declarations in full: implicit constants become `{type: const, val: X}`."""
+        """Return the declarations in full: implicit constants become `{type: const, val: X}`."""
         return _declared(self._tree)
 
     def sample(self, generator: Generator) -> dict[str, Json]:
@@ -149,7 +149,7 @@ class Space:
         return _sampled(self._tree, generator)
 
     def grid(self) -> Grid:
-        """All combinations, computed when asked for. Every int, double and log must have a count."""
+        """Return all combinations, computed when asked for. Every int, double and log must have a count."""
         return Grid(self)
 
     def parameters(self) -> Iterator[tuple[tuple[str, ...], Parameter]]:
@@ -157,11 +157,11 @@ class Space:
         return _walk(self._tree, ())
 
     def is_constant(self) -> bool:
-        """Whether there is nothing to choose."""
+        """Return whether there is nothing to choose."""
         return all(isinstance(parameter, Const) for _, parameter in self.parameters())
 
     def shaped(self, values: Mapping[tuple[str, ...], Json]) -> dict[str, Json]:
-        """One value per path, nested as declared; constants need not be given."""
+        """Return one value per path, nested as declared; constants need not be given."""
         return _shaped(self._tree, (), values)
 
 
@@ -395,7 +395,7 @@ def _count_of(parameter: Int | Double | Log) -> int:
 
 
 def _rounded(numerator: int, denominator: int) -> int:
-    """The nearest whole number, halves away from zero; exact for numbers of any size."""
+    """Return the nearest whole number, halves away from zero; exact for numbers of any size."""
     magnitude = (2 * abs(numerator) + denominator) // (2 * denominator)
     return magnitude if numerator >= 0 else -magnitude
 

@@ -36,7 +36,7 @@ class Slots:
 def detect(
     setting: int | None = None, *, gpus: Callable[[], list[str]] | None = None, cores: int | None = None
 ) -> Slots:
-    """The slots of this machine: as many as were set, else one per visible CUDA device, else some for the CPU.
+    """Return the slots of this machine: as many as were set, else one per visible CUDA device, else some for the CPU.
 
     Args:
         setting: How many; by default `DET_SLOTS`, if that is set.
@@ -84,7 +84,7 @@ def _from_environment() -> int | None:
 
 
 def visible_gpus() -> list[str]:
-    """The names of the CUDA devices that a process started now would see."""
+    """Return the names of the CUDA devices that a process started now would see."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         names = [name.strip() for name in chosen.split(",")]

@@ -110,19 +110,19 @@ def begin(
 
 
 def of_run(conn: sa.Connection, run_name: str) -> Attempt | None:
-    """The attempt that a process of this name is, or None if it is not recorded."""
+    """Return the attempt that a process of this name is, or None if it is not recorded."""
     row = conn.execute(_query().where(allocations.c.run_name == run_name)).mappings().one_or_none()
     return rows.build(Attempt, row) if row else None
 
 
 def get(conn: sa.Connection, allocation_id: str) -> AttemptRow:
-    """One attempt, by the id of its allocation."""
+    """Return one attempt, by the id of its allocation."""
     row = conn.execute(_query().where(allocations.c.allocation_id == allocation_id)).mappings().one_or_none()
     return rows.build(AttemptRow, rows.required(row, "allocation", allocation_id, "det trial describe <id>"))
 
 
 def of_trial(conn: sa.Connection, trial_id: int) -> list[AttemptRow]:
-    """The attempts of a trial, oldest first."""
+    """Return the attempts of a trial, oldest first."""
     query = _query().where(tasks.c.trial_id == trial_id).order_by(allocations.c.attempt)
     return [rows.build(AttemptRow, row) for row in conn.execute(query).mappings()]
 
@@ -185,7 +185,7 @@ def acknowledge_preemption(conn: sa.Connection, allocation_id: str) -> None:
 
 
 def signals(conn: sa.Connection, allocation_id: str) -> Signal:
-    """What the processes of this attempt are asked. One that a newer attempt has replaced is asked to leave."""
+    """Return what the processes of this attempt are asked. One that a newer attempt has replaced is asked to leave."""
     row = get(conn, allocation_id)
     if row.preempt_requested or (row.state == "TERMINATED" and row.exit_reason == _SUPERSEDED):
         return Signal.PREEMPT

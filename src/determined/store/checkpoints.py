@@ -94,7 +94,7 @@ def _record_complete(
 
 
 def backend_id(conn: sa.Connection, storage: dict[str, Any]) -> int:
-    """The id of a place where checkpoints lie; the same place is one row, without the keys to it."""
+    """Return the id of a place where checkpoints lie; the same place is one row, without the keys to it."""
     config = redacted({k: value for k, value in storage.items() if k not in _RETENTION and not is_secret(k)})
     fingerprint = hashlib.sha256(values.dump(dict(sorted(config.items()))).encode()).hexdigest()
     query = sa.select(storage_backends.c.id).where(storage_backends.c.fingerprint == fingerprint)
@@ -109,13 +109,13 @@ def backend_id(conn: sa.Connection, storage: dict[str, Any]) -> int:
 
 
 def get(conn: sa.Connection, uuid: str) -> CheckpointRow:
-    """One checkpoint by its id; those of hidden experiments are not there."""
+    """Return one checkpoint by its id; those of hidden experiments are not there."""
     found = _load(conn, checkpoints.c.uuid == uuid)
     return rows.required(found[0] if found else None, "checkpoint", uuid, _LISTING)
 
 
 def complete_uuid(conn: sa.Connection, prefix: str) -> str:
-    """The id that begins so, if just one does.
+    """Return the id that begins so, if just one does.
 
     Example::
 
@@ -142,7 +142,7 @@ def find(
     descending: bool | None = None,
     limit: int | None = None,
 ) -> list[CheckpointRow]:
-    """The checkpoints of an experiment or a trial, or all.
+    """Return the checkpoints of an experiment or a trial, or all.
 
     Args:
         conn: Where to look.
@@ -168,7 +168,7 @@ def find(
 
 
 def newest(conn: sa.Connection, trial_id: int) -> CheckpointRow | None:
-    """The complete checkpoint of a trial that its newest attempt with one has trained furthest."""
+    """Return the complete checkpoint of a trial that its newest attempt with one has trained furthest."""
     column = checkpoints.c
     attempt = sa.func.coalesce(allocations.c.attempt, 0)  # not the time: a clock may be set back
     query = sa.select(column.uuid).outerjoin(allocations, allocations.c.allocation_id == column.allocation_id)
@@ -178,7 +178,7 @@ def newest(conn: sa.Connection, trial_id: int) -> CheckpointRow | None:
 
 
 def best(conn: sa.Connection, *, trial_id: int | None = None, experiment_id: int | None = None) -> CheckpointRow | None:
-    """The complete checkpoint with the best searcher metric; None if none has one."""
+    """Return the complete checkpoint with the best searcher metric; None if none has one."""
     found = find(conn, trial_id=trial_id, experiment_id=experiment_id, limit=1)
     return found[0] if found and found[0].searcher_metric is not None else None
 
@@ -212,7 +212,7 @@ def check_deletable(conn: sa.Connection, uuids: Sequence[str]) -> None:
 
 
 def protected(conn: sa.Connection, experiment_id: int) -> set[str]:
-    """The checkpoints of an experiment that must stay: registered, or what some trial started from."""
+    """Return the checkpoints of an experiment that must stay: registered, or what some trial started from."""
     mine = sa.select(checkpoints.c.uuid).join(trials_table).where(trials_table.c.experiment_id == experiment_id)
     registered = sa.select(model_versions.c.checkpoint_uuid).where(model_versions.c.checkpoint_uuid.in_(mine))
     started = sa.select(trials_table.c.warm_start_checkpoint_uuid).where(
@@ -266,7 +266,7 @@ def _load(conn: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Chec
 
 
 def number(value: Any) -> float | None:
-    """The value if it is a number to compare by, else None."""
+    """Return the value if it is a number to compare by, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
         return None
     return float(value)

@@ -42,7 +42,7 @@ def append(
 def of_experiment(
     conn: sa.Connection, experiment_id: int, *, after_id: int = 0, kinds: tuple[str, ...] = (), limit: int | None = None
 ) -> list[EventRow]:
-    """The events of an experiment after event `after_id`, oldest first."""
+    """Return the events of an experiment after event `after_id`, oldest first."""
     query = sa.select(events).where(events.c.experiment_id == experiment_id, events.c.id > after_id)
     if kinds:
         query = query.where(events.c.kind.in_(kinds))

@@ -153,7 +153,7 @@ def _free_external_id(conn: sa.Connection, external_id: str) -> None:
 
 
 def get(conn: sa.Connection, experiment_id: int, *, deleted: bool = False) -> ExperimentRow:
-    """One experiment with all its fields; hidden ones only with `deleted=True`."""
+    """Return one experiment with all its fields; hidden ones only with `deleted=True`."""
     query = _query(heavy=True).where(experiments.c.id == experiment_id)
     if not deleted:
         query = query.where(experiments.c.deleted_at.is_(None))
@@ -162,7 +162,7 @@ def get(conn: sa.Connection, experiment_id: int, *, deleted: bool = False) -> Ex
 
 
 def find_external(conn: sa.Connection, external_experiment_id: str) -> int | None:
-    """The experiment that has this name outside, or None."""
+    """Return the experiment that has this name outside, or None."""
     query = sa.select(experiments.c.id).where(
         experiments.c.external_experiment_id == external_experiment_id, experiments.c.deleted_at.is_(None)
     )
@@ -178,7 +178,7 @@ def find(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[ExperimentRow]:
-    """The experiments that fit, without their bulky fields.
+    """Return the experiments that fit, without their bulky fields.
 
     Args:
         which: What to look for; all that are not hidden by default.
@@ -199,13 +199,13 @@ def find(
 
 
 def count(conn: sa.Connection, which: ExperimentFilter | None = None) -> int:
-    """How many experiments fit."""
+    """Return how many experiments fit."""
     query = sa.select(sa.func.count()).select_from(experiments).where(*_conditions(which or ExperimentFilter()))
     return int(conn.scalar(query) or 0)
 
 
 def trial_counts(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    """How many trials each experiment has in each state."""
+    """Return how many trials each experiment has in each state."""
     found: dict[int, dict[str, int]] = {ident: {} for ident in experiment_ids}
     for some in rows.chunks(experiment_ids):
         query = sa.select(trials.c.experiment_id, trials.c.state, sa.func.count()).where(
@@ -245,7 +245,7 @@ def set_state(
 
 
 def labels_of(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, list[str]]:
-    """The labels of each experiment that has any, sorted."""
+    """Return the labels of each experiment that has any, sorted."""
     found: dict[int, list[str]] = {}
     table = experiment_labels.c
     query = sa.select(table.experiment_id, table.label).order_by(table.experiment_id, table.label)

@@ -113,7 +113,7 @@ def _fields(line: LogLine) -> dict[str, Any]:
 
 
 def cut(text: str) -> str:
-    """The text in at most 8191 bytes of UTF-8, whole characters only."""
+    """Return the text in at most 8191 bytes of UTF-8, whole characters only."""
     if len(text) * 4 <= MAX_BYTES:
         return text
     return text.encode("utf-8", "replace")[:MAX_BYTES].decode("utf-8", "ignore")
@@ -145,7 +145,7 @@ def read(
 
 
 def tail(conn: sa.Connection, trial_id: int, lines: int, which: LogFilter | None = None) -> list[LogRow]:
-    """The last lines of a trial that fit, oldest first."""
+    """Return the last lines of a trial that fit, oldest first."""
     found: list[LogRow] = []
     for row in _scan(conn, trial_id, which or LogFilter(), 0, None, wanted=lines, newest_first=True):
         found.append(row)
@@ -155,17 +155,17 @@ def tail(conn: sa.Connection, trial_id: int, lines: int, which: LogFilter | None
 
 
 def ranks(conn: sa.Connection, trial_id: int) -> list[int | None]:
-    """The ranks that a trial has lines of; None stands for lines of no rank."""
+    """Return the ranks that a trial has lines of; None stands for lines of no rank."""
     return list(conn.scalars(sa.select(logs.c.rank).where(_of_trial(trial_id)).distinct()))
 
 
 def newest_id(conn: sa.Connection, trial_id: int) -> int:
-    """The line of a trial that arrived last; 0 if there is none."""
+    """Return the line of a trial that arrived last; 0 if there is none."""
     return conn.scalar(sa.select(sa.func.max(logs.c.id)).where(_of_trial(trial_id))) or 0
 
 
 def render(row: LogRow) -> str:
-    """The line as it is shown: `[2025-01-31T12:00:00.123456Z]      123 [rank=0] || INFO: text`."""
+    """Return the line as it is shown: `[2025-01-31T12:00:00.123456Z]      123 [rank=0] || INFO: text`."""
     when = row.timestamp.astimezone(datetime.timezone.utc).isoformat(timespec="microseconds")[:-6] + "Z"
     process = "" if row.process_id is None else str(row.process_id)
     rank = "" if row.rank is None else f" [rank={row.rank}]"
@@ -197,7 +197,7 @@ def _scan(
     wanted: int | None,
     newest_first: bool,
 ) -> Iterator[LogRow]:
-    """The lines that fit, a page at a time, so that a long log is never in memory as a whole."""
+    """Yield the lines that fit, a page at a time, so that a long log is never in memory as a whole."""
     if wanted is not None and wanted < 1:
         return
     pattern = _compile(which.regex)

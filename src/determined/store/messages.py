@@ -78,7 +78,7 @@ class MetricReport(Report):
     window: int | None = None  # how many batches these are averages of; None: not said
 
     def batches(self) -> list[dict[str, Json]]:
-        """The metrics of each batch, however they came."""
+        """Return the metrics of each batch, however they came."""
         if isinstance(self.batch_metrics, dict):
             names = list(self.batch_metrics)
             return [dict(zip(names, row, strict=True)) for row in zip(*self.batch_metrics.values(), strict=True)]

@@ -95,7 +95,7 @@ def check_name(name: str) -> None:
 
 
 def get(conn: sa.Connection, identifier: str | int) -> ModelRow:
-    """One model, by its name or its id."""
+    """Return one model, by its name or its id."""
     column = models.c.id if isinstance(identifier, int) else models.c.name
     row = conn.execute(_query().where(column == identifier)).mappings().one_or_none()
     return rows.build(ModelRow, rows.required(row, "model", identifier, _LISTING))
@@ -112,7 +112,7 @@ def find(
     sort_by: str = "name",
     descending: bool = False,
 ) -> list[ModelRow]:
-    """The models that fit; `name` and `description` are parts of them, whatever their case."""
+    """Return the models that fit; `name` and `description` are parts of them, whatever their case."""
     query = _query()
     if name is not None:
         query = query.where(models.c.name.icontains(name, autoescape=True))
@@ -129,7 +129,7 @@ def find(
 
 
 def labels_in_use(conn: sa.Connection) -> list[str]:
-    """The labels of all models, the most used first."""
+    """Return the labels of all models, the most used first."""
     counted = Counter(label for labels in conn.scalars(sa.select(models.c.labels)) for label in labels)
     return [label for label, _ in sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))]
 
@@ -198,7 +198,7 @@ def register(
 
 
 def get_version(conn: sa.Connection, model_id: int, version: int) -> ModelVersionRow:
-    """One version by its number."""
+    """Return one version by its number."""
     one = (model_versions.c.model_id == model_id, model_versions.c.version == version)
     row = conn.execute(sa.select(model_versions).where(*one)).mappings().one_or_none()
     if row is None:
@@ -208,7 +208,7 @@ def get_version(conn: sa.Connection, model_id: int, version: int) -> ModelVersio
 
 
 def versions(conn: sa.Connection, model_id: int, *, descending: bool = True) -> list[ModelVersionRow]:
-    """The versions of a model, the newest first."""
+    """Return the versions of a model, the newest first."""
     column = model_versions.c.version
     query = sa.select(model_versions).where(model_versions.c.model_id == model_id)
     found = conn.execute(query.order_by(column.desc() if descending else column.asc())).mappings()
@@ -216,7 +216,7 @@ def versions(conn: sa.Connection, model_id: int, *, descending: bool = True) -> 
 
 
 def versions_of_checkpoint(conn: sa.Connection, checkpoint_uuid: str) -> list[ModelVersionRow]:
-    """What a checkpoint is registered as."""
+    """Return what a checkpoint is registered as."""
     query = sa.select(model_versions).where(model_versions.c.checkpoint_uuid == checkpoint_uuid)
     return [ModelVersionRow(**row) for row in conn.execute(query.order_by(model_versions.c.id)).mappings()]
 

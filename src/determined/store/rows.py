@@ -18,7 +18,7 @@ _CHUNK = 500  # ids in one statement: databases limit how many there may be
 
 
 def required(row: T | None, what: str, ident: object, listing: str) -> T:
-    """The row, or `NotFound` with what to type."""
+    """Return the row, or `NotFound` with what to type."""
     if row is None:
         raise errors.NotFound(f"There is no {what} {ident} in this store. List them with: {listing}")
     return row
@@ -48,7 +48,7 @@ def insert(conn: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> int:
 
 
 def chunks(ids: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """The ids, a statement's worth at a time."""
+    """Yield the ids, a statement's worth at a time."""
     for start in range(0, len(ids), _CHUNK):
         yield ids[start : start + _CHUNK]
 

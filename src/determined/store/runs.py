@@ -33,7 +33,7 @@ class Saved:
 def saved_by(
     conn: sa.Connection, script: str, storage: dict[str, Any] | None, own_trial: int | None = None
 ) -> list[Saved]:
-    """The complete checkpoints of plain runs of a script that lie in this storage, oldest first.
+    """Return the complete checkpoints of plain runs of a script that lie in this storage, oldest first.
 
     What is older goes by the order in which the store learned of it, since a clock may be set back: first the trials
     that have ended, in the order of their ends, then those that run, then `own_trial`; in each, by attempt and steps.
@@ -65,17 +65,17 @@ def saved_by(
 
 
 def recorded_uuids(conn: sa.Connection) -> set[str]:
-    """The ids of all checkpoints that the store knows, whatever became of them."""
+    """Return the ids of all checkpoints that the store knows, whatever became of them."""
     return set(conn.scalars(sa.select(checkpoints.c.uuid)))
 
 
 def owner_of(conn: sa.Connection, uuid: str) -> int | None:
-    """The trial that a checkpoint is of, hidden or not; None if the store does not know it."""
+    """Return the trial that a checkpoint is of, hidden or not; None if the store does not know it."""
     return conn.scalar(sa.select(checkpoints.c.trial_id).where(checkpoints.c.uuid == uuid))
 
 
 def last_life(conn: sa.Connection, run_name: str) -> Attempt | None:
-    """The newest attempt that a process was: one that begins to train again is `<name>+2`, `<name>+3`, ..."""
+    """Return the newest attempt that a process was: one that begins to train again is `<name>+2`, `<name>+3`, ..."""
     found, number = of_run(conn, run_name), 2
     while found is not None and (later := of_run(conn, f"{run_name}+{number}")) is not None:
         found, number = later, number + 1

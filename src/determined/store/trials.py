@@ -82,7 +82,7 @@ class LockedTrial(NamedTuple):
 
 
 def hparams_by_experiment(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """The hyperparameters of each experiment's best trial, or of its first where none is best."""
+    """Return the hyperparameters of each experiment's best trial, or of its first where none is best."""
     first = sa.select(sa.func.min(trials.c.id)).where(trials.c.experiment_id == experiments_table.c.id)
     chosen = sa.func.coalesce(experiments_table.c.best_trial_id, first.correlate(experiments_table).scalar_subquery())
     query = sa.select(trials.c.experiment_id, trials.c.hparams).join(experiments_table, trials.c.id == chosen)
@@ -119,7 +119,7 @@ def create(
 
 
 def get(conn: sa.Connection, trial_id: int, *, deleted: bool = False) -> TrialRow:
-    """One trial; those of hidden experiments only with `deleted=True`."""
+    """Return one trial; those of hidden experiments only with `deleted=True`."""
     query = sa.select(trials).where(trials.c.id == trial_id)
     if not deleted:
         query = query.join(experiments_table).where(experiments_table.c.deleted_at.is_(None))
@@ -128,7 +128,7 @@ def get(conn: sa.Connection, trial_id: int, *, deleted: bool = False) -> TrialRo
 
 
 def find_external(conn: sa.Connection, experiment_id: int, external_trial_id: str) -> int | None:
-    """The trial of this experiment that has this name outside, or None."""
+    """Return the trial of this experiment that has this name outside, or None."""
     named = (trials.c.experiment_id == experiment_id, trials.c.external_trial_id == external_trial_id)
     return conn.scalar(sa.select(trials.c.id).where(*named))
 
@@ -143,7 +143,7 @@ def of_experiment(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[TrialRow]:
-    """The trials of an experiment.
+    """Return the trials of an experiment.
 
     Args:
         experiment_id: The experiment; it may be a hidden one. None is all that are not hidden.

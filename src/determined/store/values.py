@@ -27,7 +27,7 @@ def dump(value: Any) -> str:
 
 
 def load(text: str | bytes) -> Any:
-    """What `dump` was given. (Tuples come back as lists, and keys as strings, as JSON has it.)
+    """Return what `dump` was given. (Tuples come back as lists, and keys as strings, as JSON has it.)
 
     Example::
 
@@ -40,7 +40,7 @@ def load(text: str | bytes) -> Any:
 
 
 def clean(text: str) -> str:
-    """The text with what no database holds (NUL, halves of characters) replaced by U+FFFD."""
+    """Return the text with what no database holds (NUL, halves of characters) replaced by U+FFFD."""
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
     return text if text.isascii() else _HALF_CHARACTER.sub("\ufffd", text)

@@ -44,12 +44,12 @@ class ProjectRow:
 
 
 def list_workspaces(conn: sa.Connection) -> list[WorkspaceRow]:
-    """All workspaces, the oldest first."""
+    """Return all workspaces, the oldest first."""
     return [WorkspaceRow(**row) for row in conn.execute(sa.select(workspaces).order_by(workspaces.c.id)).mappings()]
 
 
 def find_workspace(conn: sa.Connection, name: str | int) -> WorkspaceRow:
-    """One workspace, by its name or its id."""
+    """Return one workspace, by its name or its id."""
     column = workspaces.c.id if isinstance(name, int) else workspaces.c.name
     row = conn.execute(sa.select(workspaces).where(column == name)).mappings().one_or_none()
     return WorkspaceRow(**rows.required(row, "workspace", name, _WORKSPACES))
@@ -83,7 +83,7 @@ def delete_workspace(conn: sa.Connection, name: str | int) -> None:
 
 
 def list_projects(conn: sa.Connection, workspace_id: int | None = None) -> list[ProjectRow]:
-    """The projects of a workspace, or all, the oldest first."""
+    """Return the projects of a workspace, or all, the oldest first."""
     query = sa.select(projects).order_by(projects.c.id)
     if workspace_id is not None:
         query = query.where(projects.c.workspace_id == workspace_id)
@@ -91,13 +91,13 @@ def list_projects(conn: sa.Connection, workspace_id: int | None = None) -> list[
 
 
 def get_project(conn: sa.Connection, project_id: int) -> ProjectRow:
-    """One project by its id."""
+    """Return one project by its id."""
     row = conn.execute(sa.select(projects).where(projects.c.id == project_id)).mappings().one_or_none()
     return ProjectRow(**rows.required(row, "project", project_id, _PROJECTS))
 
 
 def find_project(conn: sa.Connection, workspace: str | int, name: str) -> ProjectRow:
-    """One project by its name in a workspace."""
+    """Return one project by its name in a workspace."""
     home = find_workspace(conn, workspace)
     query = sa.select(projects).where(projects.c.workspace_id == home.id, projects.c.name == name)
     row = conn.execute(query).mappings().one_or_none()

@@ -74,11 +74,11 @@ class ExperimentConfig(Fields):
         return list(self._warnings)
 
     def effective(self) -> dict[str, Any]:
-        """All keys, all defaults, as plain JSON values; secrets included, for the trial."""
+        """Return all keys, all defaults, as plain JSON values; secrets included, for the trial."""
         return {**self.model_dump(mode="json", by_alias=True), "hyperparameters": self._space.effective()}
 
     def masked(self) -> dict[str, Any]:
-        """The effective configuration as people and logs may see it."""
+        """Return the effective configuration as people and logs may see it."""
         return redacted(self.effective())
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:

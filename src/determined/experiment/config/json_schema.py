@@ -49,7 +49,7 @@ FORMS: dict[tuple[str, str], Schema] = {
 
 
 def schema() -> Schema:
-    """The schema, draft 2020-12.
+    """Return the schema, draft 2020-12.
 
     Example::
 
@@ -89,7 +89,7 @@ def _about(field: Schema) -> Schema:
 
 
 def _nullable(field: Schema) -> Schema:
-    """The field, or null; said so that what editors complain about is the field."""
+    """Return the field, or null; said so that what editors complain about is the field."""
     field = {key: value for key, value in field.items() if key not in ("title", "default") or _is_default(key, value)}
     choices = [choice for choice in field.get("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1:
@@ -102,7 +102,7 @@ def _nullable(field: Schema) -> Schema:
 
 
 def _is_default(key: str, value: Any) -> bool:
-    """Whether this default tells something: sections have theirs inside."""
+    """Return whether this default tells something: sections have theirs inside."""
     return key == "default" and value is not None and not isinstance(value, dict)
 
 

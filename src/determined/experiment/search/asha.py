@@ -80,10 +80,10 @@ class HalvingMethod(SearchMethod):
 
     @abstractmethod
     def arrived(self) -> int:
-        """How many values the first rung has."""
+        """Return how many values the first rung has."""
 
     def may_create(self) -> bool:
-        """Whether the budget has another trial; those with unusable hyperparameters do not count."""
+        """Return whether the budget has another trial; those with unusable hyperparameters do not count."""
         return self.created - self.invalid < self.settings.max_trials
 
     def create(self, ctx: SearchContext) -> Create:

@@ -296,7 +296,7 @@ class SearchMethod:
     """Whether a trial that ends without ever reporting the searcher metric has failed, as far as the search goes."""
 
     def initial_trials(self, ctx: SearchContext) -> list[Action]:
-        """The first trials."""
+        """Return the first trials."""
         raise NotImplementedError(
             f"{type(self).__name__} has no initial_trials(ctx). Return for example [ctx.create()]."
         )
@@ -318,7 +318,7 @@ class SearchMethod:
         return []
 
     def progress(self, state: SearchState) -> float:
-        """How far the search has come, 0 to 1."""
+        """Return how far the search has come, 0 to 1."""
         return state.work_done() / state.requested if state.requested else 0.0
 
     def snapshot(self) -> dict[str, Any]:

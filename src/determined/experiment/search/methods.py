@@ -22,7 +22,7 @@ NAMES = ("single", "random", "grid", "async_halving", "asha", "adaptive_asha", "
 
 
 def build(searcher: Mapping[str, Any], space: Space, custom: SearchMethod | None = None) -> SearchMethod:
-    """The method that a checked `searcher` section names.
+    """Return the method that a checked `searcher` section names.
 
     Raises:
         SearchError: The name is unknown, or the search is custom and `custom` was not given.
@@ -52,7 +52,7 @@ def build(searcher: Mapping[str, Any], space: Space, custom: SearchMethod | None
 
 
 def load(searcher: Mapping[str, Any], directory: os.PathLike[str] | str) -> SearchMethod:
-    """The method of a `name: custom` search: `method` names it, `args` are its keyword arguments.
+    """Return the method of a `name: custom` search: `method` names it, `args` are its keyword arguments.
 
     In the file it may also be called `class` or `entrypoint`.
 

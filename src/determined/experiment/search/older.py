@@ -246,7 +246,7 @@ class OlderMethod(base.SearchMethod):
             self._awaited[str(trial)] = int(operation.length)
 
     def _time(self, ctx: SearchContext, request_id: str, metrics: Mapping[str, Any]) -> int | None:
-        """How long the trial has trained, in the search's unit; None, with a warning, if that is not known."""
+        """Return how long the trial has trained, in the search's unit; None, with a warning, if that is not known."""
         time = base.read_number(metrics.get(self._unit))
         if time is None and self._unit == "records" and self._records.get(request_id):
             time = float(metrics["batches"] * self._records[request_id])
@@ -261,7 +261,7 @@ class OlderMethod(base.SearchMethod):
         return None
 
     def _saved_files(self) -> dict[str, str]:
-        """What the method saves, as text: a snapshot is one JSON document."""
+        """Return what the method saves, as text: a snapshot is one JSON document."""
         with tempfile.TemporaryDirectory(prefix="determined-search-") as directory:
             root = Path(directory)
             self._method.save_method_state(root)

@@ -164,7 +164,7 @@ class Study:
             self._distributions = {name: _distribution(self._ranges[path]) for name, path in self._names.items()}
 
     def ask(self) -> tuple[int, dict[str, Json]]:
-        """The next proposal, and its number."""
+        """Return the next proposal, and its number."""
         with _quietly():
             trial = self._study.ask(self._distributions)
         self._log.append([])

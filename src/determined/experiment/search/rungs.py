@@ -35,7 +35,7 @@ class Halving:
 
     @classmethod
     def of(cls, searcher: Mapping[str, Any], bracket: Bracket) -> Halving:
-        """The settings of one bracket of a checked `searcher` section."""
+        """Return the settings of one bracket of a checked `searcher` section."""
         divisor = divisor_of(searcher)
         return cls(
             units=rung_units(bracket.rungs, divisor, int(searcher["max_time"])),
@@ -48,7 +48,7 @@ class Halving:
         )
 
     def rank(self, value: float) -> float | None:
-        """The value by which trials are ranked, smallest first; None, for NaN, is worse than any."""
+        """Return the value by which trials are ranked, smallest first; None, for NaN, is worse than any."""
         if math.isnan(value):
             return None
         return value if self.smaller_is_better else -value
@@ -73,18 +73,18 @@ def rung_units(num_rungs: int, divisor: float, max_time: int) -> tuple[int, ...]
 
 
 def first_trials(bracket: Bracket, divisor: float) -> int:
-    """How many trials a bracket starts with, which is how many of its trials run at once."""
+    """Return how many trials a bracket starts with, which is how many of its trials run at once."""
     limit = bracket.concurrency or _floor(_power(divisor, bracket.rungs - 1))
     return max(min(limit, bracket.trials), 1)
 
 
 def keep_count(arrived: int, divisor: float) -> int:
-    """How many of those that arrived at a rung are among the best share."""
+    """Return how many of those that arrived at a rung are among the best share."""
     return math.floor(arrived / divisor)
 
 
 def brackets(searcher: Mapping[str, Any]) -> list[Bracket]:
-    """The brackets of a checked `async_halving` or `adaptive_asha` section, the longest first.
+    """Return the brackets of a checked `async_halving` or `adaptive_asha` section, the longest first.
 
     Example::
 
@@ -99,7 +99,7 @@ def brackets(searcher: Mapping[str, Any]) -> list[Bracket]:
 
 
 def bracket_rungs(searcher: Mapping[str, Any]) -> Iterable[int]:
-    """How many rungs each bracket of an `adaptive_asha` section has, by its mode unless it says so itself."""
+    """Return how many rungs each bracket of an `adaptive_asha` section has, by its mode unless it says so itself."""
     if chosen := searcher.get("bracket_rungs"):
         return [int(count) for count in chosen]
     divisor = divisor_of(searcher)
@@ -113,7 +113,7 @@ def bracket_rungs(searcher: Mapping[str, Any]) -> Iterable[int]:
 
 
 def split_trials(max_trials: int, divisor: float, rungs: Sequence[int]) -> list[int]:
-    """How many trials each bracket gets: more for those that stop more of them early.
+    """Return how many trials each bracket gets: more for those that stop more of them early.
 
     Example::
 
@@ -128,7 +128,7 @@ def split_trials(max_trials: int, divisor: float, rungs: Sequence[int]) -> list[
 
 
 def split_concurrency(limit: int, divisor: float, trials: Sequence[int]) -> list[int]:
-    """How many trials of each bracket run at once.
+    """Return how many trials of each bracket run at once.
 
     Example::
 

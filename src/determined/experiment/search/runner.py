@@ -24,7 +24,7 @@ class Exchange(Protocol):
     """Where events come from, and where actions go. Events are numbered from 1."""
 
     def applied_until(self) -> int:
-        """The number of the last event whose actions were applied; 0 before the first."""
+        """Return the number of the last event whose actions were applied; 0 before the first."""
 
     def apply(self, event_number: int, actions: Sequence[Action]) -> None:
         """Apply the actions of one event: all of them, and remember that, or none."""

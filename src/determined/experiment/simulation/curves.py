@@ -59,7 +59,7 @@ class Landscape:
                 self._axes.append((path, parameter, best, weight))
 
     def curve(self, hparams: Mapping[str, Any], seed: int = 0) -> Curve:
-        """The learning curve of a trial with these hyperparameters and this trial seed."""
+        """Return the learning curve of a trial with these hyperparameters and this trial seed."""
         total = sum(weight for *_, weight in self._axes) or 1.0
         distance = haste = 0.0
         for path, parameter, best, weight in self._axes:
@@ -78,7 +78,7 @@ def _at(hparams: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _position(parameter: Parameter, value: Any) -> float:
-    """Where a value lies in its range, 0 to 1."""
+    """Return where a value lies in its range, 0 to 1."""
     if isinstance(parameter, Categorical):
         return parameter.vals.index(value) / max(len(parameter.vals) - 1, 1)
     if isinstance(parameter, Log):

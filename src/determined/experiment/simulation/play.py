@@ -100,7 +100,7 @@ def simulate(
 
 
 def rungs_of(searcher: Mapping[str, Any]) -> list[int]:
-    """The units at which a search compares trials, ascending; empty if it stops none.
+    """Return the units at which a search compares trials, ascending; empty if it stops none.
 
     Example::
 
@@ -113,7 +113,7 @@ def rungs_of(searcher: Mapping[str, Any]) -> list[int]:
 
 
 def moments(max_time: int, period: int | None, rungs: Sequence[int] = ()) -> list[int]:
-    """The units at which a trial validates, ascending; the last is always `max_time`.
+    """Return the units at which a trial validates, ascending; the last is always `max_time`.
 
     Example::
 

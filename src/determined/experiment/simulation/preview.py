@@ -13,7 +13,7 @@ TO_COMPLETION = "train to completion"
 
 
 def preview(searcher: Mapping[str, Any], space: Space) -> list[tuple[int, str]]:
-    """How many trials train how long, as rows of (count, text); ASHA rows ascend by training time.
+    """Return how many trials train how long, as rows of (count, text); ASHA rows ascend by training time.
 
     For halving searches this is what trials of random quality would give; equal or improving metrics stop fewer.
     A custom search decides as it goes: it has no rows.

@@ -109,15 +109,15 @@ class Simulation:
     warnings: list[str]
 
     def trained(self) -> list[SimulatedTrial]:
-        """The trials that could be trained: not those with unusable hyperparameters."""
+        """Return the trials that could be trained: not those with unusable hyperparameters."""
         return [trial for trial in self.trials if trial.ending is not Ending.INVALID]
 
     def all_units(self) -> int:
-        """What it would cost to train all of them to the end."""
+        """Return what it would cost to train all of them to the end."""
         return len(self.trained()) * self.max_time
 
     def all_time(self) -> int:
-        """How long that would take, on as many places."""
+        """Return how long that would take, on as many places."""
         return math.ceil(len(self.trained()) / self.places) * self.max_time if self.places else 0
 
     def saved(self) -> float:
@@ -125,24 +125,24 @@ class Simulation:
         return 1 - self.units / self.all_units() if self.all_units() else 0.0
 
     def best(self) -> SimulatedTrial | None:
-        """The trial that reported the best value."""
+        """Return the trial that reported the best value."""
         seen = [trial for trial in self.trials if trial.seen]
         return min(seen, key=lambda trial: self._rank(self.best_of(trial)), default=None)
 
     def best_possible(self) -> SimulatedTrial | None:
-        """The trial that would have reported the best value, had all been trained to the end."""
+        """Return the trial that would have reported the best value, had all been trained to the end."""
         return min(self.trained(), key=lambda trial: self._rank(self.potential_of(trial)), default=None)
 
     def best_of(self, trial: SimulatedTrial) -> float:
-        """The best value that a trial reported; NaN if it reported none."""
+        """Return the best value that a trial reported; NaN if it reported none."""
         return self._better(trial.values[: trial.seen])
 
     def potential_of(self, trial: SimulatedTrial) -> float:
-        """The best value that a trial would report on the way to the end."""
+        """Return the best value that a trial would report on the way to the end."""
         return self._better(trial.values)
 
     def counts(self, ending: Ending | None = None) -> Mapping[int, int]:
-        """How many trials trained to how many units, ascending; those with unusable hyperparameters are none.
+        """Return how many trials trained to how many units, ascending; those with unusable hyperparameters are none.
 
         Args:
             ending: Only those that ended so.

@@ -100,7 +100,7 @@ class Store:
             raise failures.explain(str(self.place), failed) from failed
 
     def _ours(self) -> sa.Engine:
-        """The engine of this process, on the file that has the name now."""
+        """Return the engine of this process, on the file that has the name now."""
         if self._pid != os.getpid():
             self._leave_to_parent()
         if self._file is not None and self.place.path is not None:
@@ -207,7 +207,7 @@ def _warn_about_network(path: Path) -> None:
 
 
 def _dump_redacted(value: Any) -> str:
-    """The one way of dicts and lists into any table."""
+    """Return the one way of dicts and lists into any table."""
     return values.dump(redacted(value))
 
 

@@ -22,7 +22,7 @@ _BUSY_SECONDS = 1.0
 
 
 def find(path: Path, store_id: str, *, thoroughly: bool = True) -> str:
-    """What is wrong with the file, in a few words; "" if nothing is, or if it cannot be told now.
+    """Return what is wrong with the file, in a few words; "" if nothing is, or if it cannot be told now.
 
     It is looked at through a connection of its own: one that is in use goes on with what it remembers of the file.
 
@@ -95,7 +95,7 @@ def _rename_beside(path: Path, to: Path) -> None:
 
 
 def identity(path: Path | None) -> tuple[int, int] | None:
-    """Which file it is, whatever its name; None if there is none."""
+    """Return which file it is, whatever its name; None if there is none."""
     found = _status(path)
     return (found.st_dev, found.st_ino) if found else None
 

@@ -37,7 +37,7 @@ _PASSING_CODES = {
 
 
 def explain(place: str, failed: sa.exc.SQLAlchemyError) -> errors.DeterminedError:
-    """The error to raise instead: `StoreUnavailable` for what may pass, `StoreError` for what will not."""
+    """Return the error to raise instead: `StoreUnavailable` for what may pass, `StoreError` for what will not."""
     if isinstance(failed, sa.exc.TimeoutError):
         return errors.StoreUnavailable(f"The store {place} is busy: all of this process's connections are in use.")
     origin = failed.orig if isinstance(failed, sa.exc.DBAPIError) else None

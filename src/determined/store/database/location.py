@@ -88,7 +88,7 @@ def _file(path: Path) -> StorePlace:
 
 
 def on_network(path: Path) -> str | None:
-    """The kind of network file system that `path` is on, or None: then it is a local disk, or we cannot know."""
+    """Return the kind of network file system that `path` is on, or None: then it is a local disk, or we cannot know."""
     try:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
         real = path.resolve()

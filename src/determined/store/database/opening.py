@@ -21,7 +21,7 @@ _PATIENCE_SECONDS = 30.0
 
 
 def sqlite_url(path: Path, *, read_only: bool) -> sa.URL:
-    """The URL that opens the file; for reading only, also where nothing at all may be written."""
+    """Return the URL that opens the file; for reading only, also where nothing at all may be written."""
     if not read_only:
         return sa.URL.create("sqlite", database=str(path))
     query = {"mode": "ro", "uri": "true"}
@@ -31,7 +31,7 @@ def sqlite_url(path: Path, *, read_only: bool) -> sa.URL:
 
 
 def has_log(path: Path) -> bool:
-    """Whether there is something beside the file that has not been written back to it."""
+    """Return whether there is something beside the file that has not been written back to it."""
     log = path.with_name(path.name + "-wal")
     return log.exists() and log.stat().st_size > 0
 
@@ -54,7 +54,7 @@ def prepare(engine: sa.Engine, place: StorePlace, *, read_only: bool) -> str:
 
 
 def version(conn: sa.Connection) -> str | None:
-    """The layout that the store has, or None if it has none yet."""
+    """Return the layout that the store has, or None if it has none yet."""
     if not sa.inspect(conn).has_table(VERSION_TABLE):
         return None
     found: str | None = conn.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
@@ -62,7 +62,7 @@ def version(conn: sa.Connection) -> str | None:
 
 
 def identify(conn: sa.Connection, place: StorePlace) -> str:
-    """The id of a store that is up to date; an error for anything else."""
+    """Return the id of a store that is up to date; an error for anything else."""
     found = version(conn)
     _refuse_newer(place, found)
     facts = schema.store_facts

@@ -53,7 +53,7 @@ class Cell:
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> Cell:
-        """The cell of these points, which are in order of steps."""
+        """Return the cell of these points, which are in order of steps."""
         finite = [(value, batches) for _, value, batches in points if math.isfinite(value)]
         cell = cls(points[0][0], points[-1][0], len(finite), len(points) - len(finite))
         if finite:
@@ -78,7 +78,7 @@ class Cell:
         return (self.sum, self.count) if self.weight is None else (self.weighted, self.weight)
 
     def joined(self, later: Cell) -> Cell:
-        """One cell for both; `later` follows this one."""
+        """Return one cell for both; `later` follows this one."""
         joined = Cell(self.first_steps, later.last_steps, self.count + later.count, self.odd + later.odd)
         parts = [cell for cell in (self, later) if cell.count]
         if parts:
@@ -100,7 +100,7 @@ class FullCell(NamedTuple):
 
 
 def join(cells: Iterable[Cell]) -> Cell | None:
-    """One cell for all, which are in order; None if there are none."""
+    """Return one cell for all, which are in order; None if there are none."""
     whole: Cell | None = None
     for cell in cells:
         whole = cell if whole is None else whole.joined(cell)
@@ -162,7 +162,7 @@ class Rollup:
         return join([*samples, *self.tail(len(self.open) - 1)])
 
     def tail(self, level: int) -> Iterator[Cell]:
-        """What follows the last full cell of a level, oldest first."""
+        """Yield what follows the last full cell of a level, oldest first."""
         for cell in reversed(self.open[: level + 1]):
             if cell is not None:
                 yield cell
@@ -173,7 +173,7 @@ class Rollup:
 
     @classmethod
     def load(cls, text: str) -> Rollup:
-        """What `dump` wrote."""
+        """Return what `dump` wrote."""
         points, *cells = values.load(text)
         samples, *still_open = [None if cell is None else Cell(*cell) for cell in cells]
         return cls(points, still_open, samples)

@@ -68,7 +68,7 @@ def envelope(
     last: int | None = None,
     buckets: int = 1000,
 ) -> Envelope:
-    """The curve of a metric between two steps, both included, in `buckets` buckets or fewer.
+    """Return the curve of a metric between two steps, both included, in `buckets` buckets or fewer.
 
     Buckets hold about equally many points, in whole roll-ups; so there may be a quarter as many as asked for, and those
     at the ends may reach beyond the range. With few points each has a bucket of its own.
@@ -156,7 +156,7 @@ def points(
     last: int | None = None,
     limit: int | None = None,
 ) -> Points:
-    """The exact points of a curve between two steps, both included; the first `limit` of them."""
+    """Return the exact points of a curve between two steps, both included; the first `limit` of them."""
     found = Points([], [], [], [])
     numbers = _numbers(conn, trial_id, group, name, first, last, metrics.c.report_time)
     for row, value in itertools.islice(numbers, limit):
@@ -176,7 +176,7 @@ def _numbers(
     last: int | None,
     *columns: sa.ColumnElement[Any],
 ) -> Iterator[tuple[sa.Row[Any], float]]:
-    """The rows in which a metric is a number, in order of steps."""
+    """Yield the rows in which a metric is a number, in order of steps."""
     query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches, *columns).where(
         metrics.c.trial_id == trial_id,
         metrics.c.metric_group == group,
@@ -214,7 +214,7 @@ def _points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: in
 
 
 def _pieces(conn: sa.Connection, series: sa.Row[Any], level: int, low: int, high: int) -> list[Cell]:
-    """The full cells of a level that overlap a range, and what follows the last of them."""
+    """Return the full cells of a level that overlap a range, and what follows the last of them."""
     here = (metric_cells.c.series_id == series.id, metric_cells.c.level == level)
     begin = conn.scalar(
         sa.select(sa.func.max(metric_cells.c.first_steps)).where(*here, metric_cells.c.first_steps <= low)

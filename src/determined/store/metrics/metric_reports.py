@@ -123,7 +123,7 @@ def move_samples(conn: sa.Connection, from_trial_id: int, to: Attempt) -> None:
 
 
 def _lock(conn: sa.Connection, trial_id: int) -> tuple[sa.Row[Any], Goal]:
-    """The trial, which nobody else changes until our transaction ends, and what its experiment looks for."""
+    """Return the trial, which nobody else changes until our transaction ends, and what its experiment looks for."""
     query = sa.select(trials).where(trials.c.id == trial_id).with_for_update(key_share=True)
     trial = row_tools.required(conn.execute(query).first(), "trial", trial_id, "det trial ls")
     goal = sa.select(experiments.c.searcher_metric, experiments.c.smaller_is_better)
@@ -179,7 +179,7 @@ def rows(
     last: int | None = None,
     with_batches: bool = False,
 ) -> Iterator[MetricRow]:
-    """The visible reports of trials, by trial and in order of steps; samples without steps come first.
+    """Yield the visible reports of trials, by trial and in order of steps; samples without steps come first.
 
     Args:
         conn: Where. Rows are fetched as they are asked for, so it must stay open meanwhile.
@@ -213,7 +213,7 @@ def rows(
 def names(
     conn: sa.Connection, *, experiment_id: int | None = None, trial_ids: Sequence[int] | None = None
 ) -> dict[str, list[str]]:
-    """The metrics that an experiment, or some trials, have reported: names by group, both sorted."""
+    """Return the metrics that an experiment, or some trials, have reported: names by group, both sorted."""
     query = sa.select(metric_series.c.metric_group, metric_series.c.name).distinct()
     if experiment_id is not None:
         query = query.join(trials, trials.c.id == metric_series.c.trial_id)

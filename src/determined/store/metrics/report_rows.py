@@ -173,7 +173,7 @@ def write(
 
 
 def fresh(rows: dict[Place, ReportRow], samples: Iterable[Checked]) -> dict[str, list[Fresh]]:
-    """What is new, by group, in order of steps."""
+    """Return what is new, by group, in order of steps."""
     fresh: dict[str, list[Fresh]] = {}
     for (group, steps), row in sorted(rows.items(), key=lambda item: item[0]):
         fresh.setdefault(group, []).append((steps, row.fresh, row.window))

@@ -31,7 +31,7 @@ class Rules:
         self._names: set[str] = set()
 
     def keep(self, report: MetricReport) -> dict[str, Json]:
-        """The metrics to keep, with names that every database holds.
+        """Return the metrics to keep, with names that every database holds.
 
         Raises:
             InvalidValue: The group, the step, or a value breaks a rule.

@@ -116,7 +116,7 @@ class TrialSeries:
         return series
 
     def _reaching(self, group: str, steps: int | None) -> list[str]:
-        """The stored curves of a group that have a value at or after a step."""
+        """Return the stored curves of a group that have a value at or after a step."""
         if steps is None:
             return []
         rows = ((name, row) for (of, name), row in self._stored.items() if of == group)
@@ -198,7 +198,7 @@ _UPDATE = (
 
 
 def reopened(conn: sa.Connection, series_id: int | None, samples: Cell | None) -> Rollup:
-    """The roll-up of a curve that ends with its last full cell of level 0."""
+    """Return the roll-up of a curve that ends with its last full cell of level 0."""
     columns = [metric_cells.c[name] for name in CELL_COLUMNS]
     of_series = metric_cells.c.series_id == series_id
     newest = sa.select(metric_cells.c.cell).where(of_series, metric_cells.c.level == 0)

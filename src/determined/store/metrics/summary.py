@@ -15,7 +15,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\
 
 
 def key(group: str) -> str:
-    """Where a group stands in a summary.
+    """Return where a group stands in a summary.
 
     Example::
 
@@ -26,7 +26,7 @@ def key(group: str) -> str:
 
 
 def type_of(value: Json) -> str:
-    """The type of a value, in a summary's words.
+    """Return the type of a value, in a summary's words.
 
     Example::
 
@@ -45,12 +45,12 @@ def type_of(value: Json) -> str:
 
 
 def common_type(one: str | None, other: str) -> str:
-    """The type of values of both types; None is the type of no values."""
+    """Return the type of values of both types; None is the type of no values."""
     return other if one in (None, other) else MIXED
 
 
 def entry(type_name: str, last: Json, total: Cell | None) -> dict[str, Any]:
-    """One metric in a summary. Count, min, max, sum and mean are of the finite numbers.
+    """Return one metric in a summary. Count, min, max, sum and mean are of the finite numbers.
 
     The mean weighs each by the batches that it is an average of, where that was said.
 

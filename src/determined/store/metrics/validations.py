@@ -32,7 +32,7 @@ class Goal:
         return value if self.smaller_is_better else -value
 
     def best(self, candidates: Iterable[tuple[int, float]]) -> tuple[int, float] | None:
-        """The best of (steps, value): the earliest on ties, never NaN.
+        """Return the best of (steps, value): the earliest on ties, never NaN.
 
         Example::
 
@@ -50,7 +50,7 @@ def follow(
     *,
     again: bool,
 ) -> dict[str, Any]:
-    """The columns of a trial that new validations change.
+    """Return the columns of a trial that new validations change.
 
     Args:
         conn: Where.
@@ -95,7 +95,7 @@ def follow_experiment(conn: sa.Connection, trial: sa.Row[Any], goal: Goal, value
 
 
 def best_validation(conn: sa.Connection, experiment_id: int) -> float | None:
-    """The best value of the searcher metric in an experiment so far; None before the first."""
+    """Return the best value of the searcher metric in an experiment so far; None before the first."""
     smaller = conn.scalar(sa.select(experiments.c.smaller_is_better).where(experiments.c.id == experiment_id))
     best = sa.func.min if smaller else sa.func.max
     found: float | None = conn.scalar(
@@ -118,7 +118,7 @@ def _values(metric: str, rows: Iterable[Fresh]) -> list[tuple[int, float]]:
 
 
 def _standing(conn: sa.Connection, trial: sa.Row[Any], metric: str) -> list[tuple[int, float]]:
-    """The best and the latest validation so far."""
+    """Return the best and the latest validation so far."""
     ids = [row_id for row_id in (trial.best_validation_id, trial.latest_validation_id) if row_id is not None]
     rows = conn.execute(sa.select(metrics.c.steps, metrics.c.body).where(metrics.c.id.in_(ids)))
     return _values(metric, [(row.steps, values.load(row.body), None) for row in rows])

@@ -41,7 +41,7 @@ class Vacuumed:
 
 
 def info(store: Store) -> StoreInfo:
-    """Where a store is, how large, and how much is in it."""
+    """Return where a store is, how large, and how much is in it."""
     with store.read() as conn:
         counts = {name: _count(conn, schema.metadata.tables[name]) for name in _COUNTED}
         hidden = _count(conn, experiments, experiments.c.deleted_at.is_not(None))
@@ -60,7 +60,7 @@ def size(store: Store) -> int:
 
 
 def check(store: Store) -> list[str]:
-    """All that is wrong with a store, one sentence each; an empty list is good news. Nothing is changed."""
+    """Return all that is wrong with a store, one sentence each; an empty list is good news. Nothing is changed."""
     if store.path is not None and (broken := check_file(store.path)):
         return broken  # what the file says about itself cannot be trusted any further
     with store.read() as conn:
@@ -68,7 +68,7 @@ def check(store: Store) -> list[str]:
 
 
 def check_file(path: Path) -> list[str]:
-    """What SQLite finds wrong with a file, also with one that cannot be opened as a store."""
+    """Return what SQLite finds wrong with a file, also with one that cannot be opened as a store."""
     engine = sa.create_engine(opening.sqlite_url(path, read_only=True), poolclass=sa.NullPool)
     try:
         with engine.connect() as conn:

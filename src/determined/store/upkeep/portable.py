@@ -100,7 +100,7 @@ def _write_line(file: IO[str], value: Any) -> None:
 
 
 def _rows_of(conn: sa.Connection, experiment_id: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of one experiment as JSON values, its own first."""
+    """Yield the rows of one experiment as JSON values, its own first."""
     table = schema.experiments
     row = conn.execute(sa.select(table).where(table.c.id == experiment_id)).mappings().one()
     project = workspaces.get_project(conn, row["project_id"])
@@ -150,7 +150,7 @@ def _pack(value: Any) -> Any:
 
 
 def _unpacked(table: sa.Table, row: dict[str, Any]) -> dict[str, Any]:
-    """The columns that we know, as Python values. What a later version has added is dropped."""
+    """Return the columns that we know, as Python values. What a later version has added is dropped."""
     found: dict[str, Any] = {}
     for name, value in row.items():
         if name in table.c:
@@ -241,7 +241,7 @@ class _Arrival:
         self._trials[row["id"]] = int(key[0])
 
     def _changed(self, name: str, row: dict[str, Any]) -> dict[str, Any] | None:
-        """The row with new ids; None if it is here already."""
+        """Return the row with new ids; None if it is here already."""
         fields = _unpacked(schema.metadata.tables[name], row)
         if name not in ("tasks", "allocations", "checkpoints"):
             fields.pop("id", None)
@@ -281,7 +281,7 @@ class _Arrival:
 
 
 def _project_id(conn: sa.Connection, workspace: str, project: str) -> int:
-    """The project of that name, made if need be."""
+    """Return the project of that name, made if need be."""
     try:
         workspaces.find_workspace(conn, workspace)
     except errors.NotFound:

@@ -46,7 +46,7 @@ class Removal:
 
 
 def window() -> datetime.timedelta:
-    """How long a deleted experiment can be brought back: `DET_UNDELETE_DAYS`, else 7 days."""
+    """Return how long a deleted experiment can be brought back: `DET_UNDELETE_DAYS`, else 7 days."""
     text = os.environ.get("DET_UNDELETE_DAYS", "")
     try:
         return datetime.timedelta(days=float(text) if text else DAYS)
@@ -55,7 +55,7 @@ def window() -> datetime.timedelta:
 
 
 def condemned(conn: sa.Connection, time: datetime.datetime | None = None) -> Removal:
-    """What `purge` would remove now.
+    """Return what `purge` would remove now.
 
     Remove the files first and call `purge` then: whoever is interrupted in between finds the rows again.
     """

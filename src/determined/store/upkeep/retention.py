@@ -50,7 +50,7 @@ class Policy:
 
     @classmethod
     def asked_for(cls, checkpoint_storage: object) -> Policy | None:
-        """The policy that a config's `checkpoint_storage` states, or None if it says nothing about keeping.
+        """Return the policy that a config's `checkpoint_storage` states, or None if it says nothing about keeping.
 
         Example::
 
@@ -87,7 +87,7 @@ class Candidate:
 def to_keep(
     candidates: Iterable[Candidate], policy: Policy, smaller_is_better: bool = True, protected: Collection[str] = ()
 ) -> set[str]:
-    """The ids that stay: the best, the newest, and the protected ones.
+    """Return the ids that stay: the best, the newest, and the protected ones.
 
     Args:
         candidates: All that one experiment has.
@@ -113,7 +113,7 @@ def to_keep(
 
 
 def plan(conn: sa.Connection, experiment_id: int, policy: Policy | None = None) -> list[str]:
-    """The checkpoints of an experiment that its policy does not keep. Nothing is changed.
+    """Return the checkpoints of an experiment that its policy does not keep. Nothing is changed.
 
     Registered ones, what some trial started from, and what a trial would be resumed from are kept in any case.
 
