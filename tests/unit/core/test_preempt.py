@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 import types
-import warnings
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -370,38 +369,6 @@ def test_a_signal_is_heard_without_a_stderr(preempt: PreemptContext) -> None:
         os.dup2(stderr, 2)
         os.close(stderr)
     assert preempt.should_preempt() is True
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is inherited where nothing is forked")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
-def test_a_forked_process_can_be_ended(number: int, preempt: PreemptContext, capfd: pytest.CaptureFixture[str]) -> None:
-    """Issue: what a script forks, such as a multiprocessing.Pool, ends when told to, without a word about it."""
-    assert ended(number) == -number
-    assert preempt.should_preempt() is False
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is inherited where nothing is forked")
-def test_the_first_ctrl_c_is_not_for_forked_processes(
-    preempt: PreemptContext, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Decision 3: a terminal sends Ctrl-C to loader workers too; the batch that is due still comes."""
-    assert ended(signal.SIGINT, signal.SIGTERM) == -signal.SIGTERM
-    assert capfd.readouterr().err == ""
-
-
-def ended(*numbers: int) -> int:
-    """How a forked process ends that sends itself these signals: 0 if it outlives them, -n by signal n."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about forking beside threads: the child does nothing that would need them
-        pid = os.fork()
-    if pid == 0:
-        try:
-            for number in numbers:
-                os.kill(os.getpid(), number)
-        finally:
-            os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_it_can_be_used_in_a_with_statement() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from determined.core import _detached
 from determined.experimental import core_v2
 from determined.store.messages import LogLine, RunStateReport
-from tests import records
 from tests.fakes import MemoryLink
 
 
@@ -126,25 +124,3 @@ def test_a_run_has_an_address() -> None:
     core_v2.close()
     assert address.startswith("file://")
     assert list(Path(address.removeprefix("file://")).glob("events*"))
-
-
-@pytest.mark.parametrize(
-    ("ending", "code", "state"),
-    [
-        ("", 0, "COMPLETED"),
-        ("raise KeyError", 1, "ERROR"),
-        ("sys.exit(3)", 3, "ERROR"),
-        ("sys.exit(0)", 0, "COMPLETED"),
-    ],
-)
-def test_the_process_may_just_end(ending: str, code: int, state: str) -> None:
-    """C-70: without close(), an uncaught exception or a failing sys.exit is ERROR, anything else COMPLETED."""
-    program = (
-        "import sys\nfrom determined.experimental import core_v2\n"
-        f"core_v2.init(config=core_v2.Config(name='x'))\nprint('hello')\n{ending}\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == code
-    assert done.stdout == "hello\n"
-    assert [(row["state"], row["name"]) for row in records.table("experiments")] == [(state, "x")]
-    assert "hello" in records.lines()
