@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from determined.pytorch.metrics.arrays import to_numpy
 from determined.pytorch.metrics.reducer import Reducer
 from determined.pytorch.metrics.reduction import Collective, TrainingWindow, ValidationPass
-from determined.pytorch.metrics.sums import to_numpy
 
 
 def _simple_reduce_metrics(reducer: Reducer, metrics: Any, num_batches: Sequence[int] | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Metric reducers: how values from many batches and ranks become one. What batches return is averaged in `_metrics`."""
+"""Metric reducers: how values from many batches and ranks become one. `reduction.py` averages what batches return."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import torch
 
 from determined import errors
 from determined._types import Stateful
-from determined.pytorch.metrics.sums import rebuild, short, to_numpy
+from determined.pytorch.metrics.arrays import rebuild, short, to_numpy
 
 logger = logging.getLogger("determined.pytorch")
 

@@ -1,11 +1,12 @@
 """What `train_batch` and `evaluate_batch` return, reduced over batches and ranks at a stop.
 
-At a stop the ranks meet in one exchange, which carries the sums, the reducers' values and errors: all ranks raise, or
-none. How one rank collects without slowing down is in `_columns`.
+One exchange carries the sums, the reducers' values and errors of all ranks: all ranks raise, or none. One process takes
+the same path with itself. How one rank collects without slowing down is in `rank_metrics.py`.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,10 +17,9 @@ import numpy as np
 
 from determined import errors
 from determined.core.recording.values import BatchColumns
-from determined.pytorch.metrics.columns import Rows
+from determined.pytorch.metrics.arrays import Array, described, to_numpy
+from determined.pytorch.metrics.rank_metrics import Column, RankMetrics, join_sums
 from determined.pytorch.metrics.reducer import Reducer, _PyTorchReducerContext, exchange
-from determined.pytorch.metrics.running import Column, described
-from determined.pytorch.metrics.sums import Array, combine, divide, to_numpy
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -97,15 +97,16 @@ class TrainingWindow:
         self, distributed: Collective | None = None, *, kept_batches: int = KEPT_BATCHES, first_batch: int = 0
     ) -> None:
         self._ranks: Collective = distributed or _Alone()
-        rank, alone = self._ranks.rank, self._ranks.size == 1
-        self._rows = Rows("train_batch", rank=rank, raises=alone, kept=kept_batches, first_batch=first_batch)
+        rank, size = self._ranks.rank, self._ranks.size
+        self._collect = functools.partial(RankMetrics, "train_batch", rank=rank, size=size, kept=kept_batches)
+        self._mine = self._collect(first_batch=first_batch)
         self._kept = kept_batches
         self._said: set[str] = set()
 
     @property
     def batches(self) -> int:
         """How many batches were added since the last close."""
-        return self._rows.batches
+        return self._mine.batches
 
     @property
     def add(self) -> Callable[..., None]:
@@ -113,7 +114,7 @@ class TrainingWindow:
 
         To be looked up once per window. The user's dict is not touched.
         """
-        return self._rows.add
+        return self._mine.add
 
     def close(self, reducers: _PyTorchReducerContext | None = None) -> WindowResult:
         """End the window: average over batches and ranks, run the training reducers, start afresh. Collective.
@@ -121,30 +122,24 @@ class TrainingWindow:
         Raises:
             ValueError: Names differ between ranks.
         """
-        rows, self._rows = self._rows, self._rows.fresh()
-        if self._ranks.size == 1:
-            columns, batch_metrics = rows.columns_and_rows()
-            metrics = {name: self._average(name, [column]) for name, column in columns.items()}
-            if reducers is not None:
-                metrics.update(reducers.reduce_metrics(for_training=True))
-            return WindowResult(metrics, batch_metrics, rows.batches, rows.records)
-        parts = _meet(self._ranks, rows, reducers, for_training=True)
+        mine, self._mine = self._mine, self._collect(first_batch=self._mine.first_batch + self._mine.batches)
+        parts = _exchange(self._ranks, mine, reducers, for_training=True)
         names = _agreed_names(parts, "train_batch")
-        metrics = {name: self._average(name, _column(name, parts)) for name in names}
+        metrics = {name: self._average(name, _columns(name, parts)) for name in names}
         if reducers is not None:
             metrics.update(reducers.run_cross_slot_reduction(True, [part.reducers for part in parts]))
         batches = max(part.batches for part in parts)
-        rows_of_all = _mean_rows(names, parts, batches, self._kept)
-        return WindowResult(metrics, rows_of_all, batches, sum(part.records for part in parts))
+        rows = mine.batch_metrics() if len(parts) == 1 else _mean_rows(names, parts, batches, self._kept)
+        return WindowResult(metrics, rows, batches, sum(part.records for part in parts))
 
     def _average(self, name: str, columns: list[Column]) -> float | None:
-        if reason := _first(column.odd or (column.ragged and f"it has {column.ragged}") for column in columns):
+        if reason := _first(column.not_a_number or (column.ragged and f"it has {column.ragged}") for column in columns):
             if name not in self._said and self._ranks.rank == 0:
                 self._said.add(name)
                 logger.warning("Metric %r of train_batch() has no average, None is reported: %s.", name, reason)
             return None
-        elements = sum(column.elements for column in columns)
-        return float(divide(combine(column.partial for column in columns), elements)) if elements else None
+        average = float(_reduce(name, Reducer.AVG, columns))
+        return average if any(column.elements for column in columns) else None
 
 
 class ValidationPass:
@@ -163,15 +158,17 @@ class ValidationPass:
 
     def __init__(self, distributed: Collective | None = None, *, keep_outputs: bool = False) -> None:
         self._ranks: Collective = distributed or _Alone()
-        alone = self._ranks.size == 1
-        kept = None if keep_outputs else 0
-        self._rows = Rows("evaluate_batch", rank=self._ranks.rank, raises=alone, kept=kept, validation=True)
+        rank, size, kept = self._ranks.rank, self._ranks.size, None if keep_outputs else 0
+        self._collect = functools.partial(
+            RankMetrics, "evaluate_batch", rank=rank, size=size, kept=kept, validation=True
+        )
+        self._mine = self._collect()
         self._said: set[str] = set()
 
     @property
     def batches(self) -> int:
         """How many batches this rank has added."""
-        return self._rows.batches
+        return self._mine.batches
 
     @property
     def add(self) -> Callable[..., None]:
@@ -179,11 +176,11 @@ class ValidationPass:
 
         To be looked up once per validation.
         """
-        return self._rows.add
+        return self._mine.add
 
     def outputs(self) -> list[dict[str, Any]]:
         """This rank's results batch by batch, tensors as numpy; needs `keep_outputs`."""
-        return [] if self._rows.problem else self._rows.outputs()  # a problem is for reduce(), where all ranks hear it
+        return [] if self._mine.problem else self._mine.outputs()  # a problem is for reduce(), where all ranks hear it
 
     def reduce(
         self, evaluation_reducer: Reducer | Mapping[str, Reducer], reducers: _PyTorchReducerContext | None = None
@@ -196,21 +193,21 @@ class ValidationPass:
             TypeError: A result is not a dict, or a value not a number.
             InvalidExperimentException: `evaluation_reducer` does not fit the metrics.
         """
-        rows, self._rows = self._rows, self._rows.fresh()
-        parts = _meet(self._ranks, rows, reducers, for_training=False, plan=evaluation_reducer)
+        mine, self._mine = self._mine, self._collect()
+        parts = _exchange(self._ranks, mine, reducers, for_training=False, plan=evaluation_reducer)
         filled = [part for part in parts if part.batches]
         if not filled:
             raise RuntimeError(NO_BATCH)
         names = _agreed_names(parts, "evaluate_batch")
         methods = _prepare_metrics_reducers(parts[0].plan, names)
-        metrics = {name: self._reduce(name, methods[name], _column(name, filled)) for name in names}
-        self._remark_on_lengths(methods, filled)
+        metrics = {name: self._reduce(name, methods[name], _columns(name, filled)) for name in names}
+        self._note_lengths(methods, filled)
         if reducers is not None:
             metrics.update(reducers.run_cross_slot_reduction(False, [part.reducers for part in parts]))
         return ValidationResult(metrics, sum(part.batches for part in parts), sum(part.records for part in parts))
 
     def _reduce(self, name: str, method: Reducer, columns: list[Column]) -> Any:
-        if reason := _first(column.odd for column in columns):
+        if reason := _first(column.not_a_number for column in columns):
             raise TypeError(f"Metric {name!r} of evaluate_batch() cannot be reduced: {reason}. Return numbers.")
         sizes = {column.size or 0: column.origin for column in reversed(columns)}
         if method in (Reducer.AVG, Reducer.RECORD_AVG):
@@ -223,25 +220,25 @@ class ValidationPass:
                     "mean, or use a reducer of your own with context.wrap_reducer()."
                 )
         if max(sizes) > 1:
-            self._say(
+            self._note(
                 name,
                 "Metric %r of evaluate_batch() has %d elements per batch, and its %s is one number over all of them. "
                 "For one per element use context.wrap_reducer(pytorch.MeanReducer(keep_shape=True), name=...).",
                 name, max(sizes), method.name,
             )  # fmt: skip
-        return _REDUCE[method](name, columns)
+        return _reduce(name, method, columns)
 
-    def _remark_on_lengths(self, methods: dict[str, Reducer], filled: list[_Part]) -> None:
+    def _note_lengths(self, methods: dict[str, Reducer], filled: list[_Part]) -> None:
         lengths = [length for part in filled for length in part.lengths]
         if Reducer.AVG in methods.values() and lengths and min(lengths) != max(lengths):
-            self._say(
+            self._note(
                 "",
                 "Validation batches hold %d to %d records, and Reducer.AVG weighs each batch the same. "
                 "Reducer.RECORD_AVG weighs them by their records.",
                 min(lengths), max(lengths),
             )  # fmt: skip
 
-    def _say(self, once: str, message: str, *values: Any) -> None:
+    def _note(self, once: str, message: str, *values: Any) -> None:
         if once not in self._said and self._ranks.rank == 0:
             self._said.add(once)
             logger.info(message, *values)
@@ -250,7 +247,7 @@ class ValidationPass:
 def reduce_full_dataset(
     metrics: Any, distributed: Collective | None = None, reducers: _PyTorchReducerContext | None = None
 ) -> ValidationResult:
-    """The metrics of `evaluate_full_dataset`, which only the chief ran, and of the validation reducers. Collective.
+    """Return what `evaluate_full_dataset` returned on the chief, and the validation reducers' metrics. Collective.
 
     Args:
         metrics: On the chief what the method returned, or the exception that it raised; elsewhere None.
@@ -282,26 +279,31 @@ class _Part:
     plan: Any = None
 
 
-def _meet(
-    ranks: Collective, rows: Rows, reducers: _PyTorchReducerContext | None, *, for_training: bool, plan: Any = None
+def _exchange(
+    ranks: Collective,
+    mine: RankMetrics,
+    reducers: _PyTorchReducerContext | None,
+    *,
+    for_training: bool,
+    plan: Any = None,
 ) -> list[_Part]:
-    """Everyone's part, in rank order. Whatever goes wrong here, on any rank, is raised on every rank. Collective."""
+    """Return the parts of all ranks, in rank order; an error on any rank is raised on every rank. Collective."""
     part: _Part | None = None
     error: Exception | None = None
     values: list[Any] = []
     try:
         _check_plan(plan)
-        columns = rows.columns()
+        columns = mine.finish()
         if reducers is not None:
             values, error = reducers.collect(for_training)
-        part = _Part(columns, rows.batches, rows.records, rows.lengths, values, plan)
-    except Exception as problem:  # noqa: BLE001  others wait: it has to travel before it is raised
+        part = _Part(columns, mine.batches, mine.records, mine.lengths, values, plan)
+    except Exception as problem:  # noqa: BLE001  other ranks wait: it has to be sent before it is raised
         error = problem
     parts: list[_Part] = exchange(ranks.allgather, part, error)
     return parts
 
 
-def _column(name: str, parts: Iterable[_Part]) -> list[Column]:
+def _columns(name: str, parts: Iterable[_Part]) -> list[Column]:
     return [part.columns[name] for part in parts if name in part.columns]
 
 
@@ -310,7 +312,7 @@ def _first(reasons: Iterable[str | None]) -> str | None:
 
 
 def _mean_rows(names: Iterable[str], parts: list[_Part], batches: int, kept: int) -> Sequence[dict[str, Any]]:
-    """The mean over ranks of each batch that every rank has kept."""
+    """Return the mean over ranks of each batch that every rank has kept."""
     shown = [part.batches - len(column.means) for part in parts for column in part.columns.values()]
     start = max(shown, default=max(0, batches - kept))
     means: dict[str, tuple[Array, Array]] = {}
@@ -322,7 +324,7 @@ def _mean_rows(names: Iterable[str], parts: list[_Part], batches: int, kept: int
                     total[:own] += part.columns[name].means[-own:]
                     count[:own] += part.columns[name].known[-own:]
             means[name] = (total / count, count > 0)
-    arrays = {name: _column(name, parts)[0].is_array for name in names}
+    arrays = {name: _columns(name, parts)[0].is_array for name in names}
 
     def rows() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = [{} for _ in range(start, batches)]
@@ -337,7 +339,7 @@ def _mean_rows(names: Iterable[str], parts: list[_Part], batches: int, kept: int
 
 
 def _agreed_names(parts: list[_Part], method: str) -> list[str]:
-    """The metric names, the same on every rank that had a batch."""
+    """Return the metric names, which must be the same on every rank that had a batch."""
     have = {rank: set(part.columns) for rank, part in enumerate(parts) if part.batches}
     every = dict.fromkeys(name for part in parts for name in part.columns)
     for name in every:
@@ -363,7 +365,7 @@ def _check_plan(plan: Any) -> None:
 def _prepare_metrics_reducers(
     reducer: Reducer | Mapping[str, Reducer] | None, keys: Iterable[str]
 ) -> dict[str, Reducer]:
-    """One reducer per metric, from what `evaluation_reducer()` returned."""
+    """Return one reducer per metric, from what `evaluation_reducer()` returned."""
     names = list(keys)
     _check_plan(reducer)
     if isinstance(reducer, Reducer):
@@ -380,46 +382,22 @@ def _prepare_metrics_reducers(
     return dict(reducer)
 
 
-def _sum(_: str, columns: list[Column]) -> Any:
-    return _scalar(combine(column.partial for column in columns))
-
-
-def _average(_: str, columns: list[Column]) -> Any:
+def _reduce(name: str, method: Reducer, columns: list[Column]) -> Any:
+    """Return one number over all ranks. Integers stay integers where float64 holds them exactly."""
+    totals = functools.reduce(join_sums, [column.totals for column in columns])
     elements = sum(column.elements for column in columns)
-    return np.float64(divide(combine(column.partial for column in columns), elements) if elements else math.nan)
-
-
-def _record_average(name: str, columns: list[Column]) -> Any:
-    if any(column.weight is None for column in columns):
-        raise ValueError(
-            f"Metric {name!r} is to be averaged over records (Reducer.RECORD_AVG), but the length of a batch is not "
-            "known. Override get_batch_length() in the trial, or use Reducer.AVG."
-        )
-    weight = sum(column.weight or 0 for column in columns)
-    return np.float64(divide(combine(column.weighted for column in columns), weight) if weight else math.nan)
-
-
-def _extreme(pick: Callable[[Sequence[Any]], Any]) -> Callable[[str, list[Column]], Any]:
-    def reduce(name: str, columns: list[Column]) -> Any:
-        numbers = [pick([column.most, column.least]) for column in columns if column.most is not None]
-        if not numbers:
-            raise ValueError(f"Metric {name!r} of evaluate_batch() was empty in every batch, so it has no extreme.")
-        broken = [number for number in numbers if number != number]
-        return _scalar(broken[0] if broken else pick(numbers))
-
-    return reduce
-
-
-def _scalar(number: Any) -> Any:
-    if isinstance(number, int):
-        return np.int64(number) if -(2**63) <= number < 2**63 else number
-    return np.float64(number)
-
-
-_REDUCE: dict[Reducer, Callable[[str, list[Column]], Any]] = {
-    Reducer.AVG: _average,
-    Reducer.SUM: _sum,
-    Reducer.MAX: _extreme(max),
-    Reducer.MIN: _extreme(min),
-    Reducer.RECORD_AVG: _record_average,
-}
+    if method is Reducer.AVG:
+        return np.float64(totals[0] / elements if elements else math.nan)
+    if method is Reducer.RECORD_AVG:
+        if any(column.records is None for column in columns):
+            raise ValueError(
+                f"Metric {name!r} is to be averaged over records (Reducer.RECORD_AVG), but the length of a batch is "
+                "not known. Override get_batch_length() in the trial, or use Reducer.AVG."
+            )
+        records = sum(column.records or 0 for column in columns)
+        return np.float64(totals[1] / records if records else math.nan)
+    if method is not Reducer.SUM and not elements:
+        raise ValueError(f"Metric {name!r} of evaluate_batch() was empty in every batch, so it has no extreme.")
+    number = {Reducer.SUM: totals[0], Reducer.MAX: totals[2], Reducer.MIN: -totals[3]}[method]
+    is_exact = all(column.is_whole for column in columns) and abs(number) < 2**53
+    return np.int64(number) if is_exact else np.float64(number)
