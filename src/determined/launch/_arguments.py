@@ -1,4 +1,4 @@
-"""What was typed after `python -m determined.launch.torch_distributed`: torch's options, and what to run."""
+"""Parses the arguments of `python -m determined.launch.torch_distributed`: torch's options, and what to run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROG = "python -m determined.launch.torch_distributed"
 USAGE = f"{PROG} [[TORCH_OPTIONS...] --] (--trial TRIAL)|(SCRIPT...)"
 EXAMPLE = f"{PROG} --nproc_per_node 2 -- python train.py"
 
-# Options of torch.distributed.run, to see where they end without importing torch. Dashes and underscores are the same.
+# Options of torch.distributed.run, to find where they end without importing torch. Dashes equal underscores.
 TORCH_FLAGS = frozenset({"module", "no-python", "run-path", "standalone", "virtual-local-rank"})
 TORCH_OPTIONS = frozenset(
     {
@@ -45,7 +45,7 @@ TORCH_OPTIONS = frozenset(
         "tee",
     }
 )
-# With one of these the user says where ranks meet.
+# With one of these the user decides where ranks connect to each other.
 MEETING_OPTIONS = frozenset({"master-addr", "master-port", "rdzv-backend", "rdzv-conf", "rdzv-endpoint", "standalone"})
 TORCH_SHORT = {"-m": "module", "-r": "redirects", "-t": "tee"}
 
@@ -59,7 +59,7 @@ class Arguments:
     script: list[str]
 
     def torch_option(self, name: str) -> str | None:
-        """The value given for an option of torch's launcher, for example `nnodes`; the last one wins."""
+        """Return the value of an option of torch's launcher, for example `nnodes`; the last one wins."""
         value, words = None, iter(self.torch_options)
         for word in words:
             option, has_value, inline = word.partition("=")
@@ -68,20 +68,20 @@ class Arguments:
         return value
 
     def names_any(self, names: Collection[str]) -> bool:
-        """Whether one of these options of torch's launcher was given."""
+        """Return whether one of these options of torch's launcher was given."""
         return any(_torch_name(word.partition("=")[0]) in names for word in self.torch_options)
 
 
 def is_program(word: str) -> bool:
-    """Whether a word can be run, or is a file."""
+    """Return whether a word is a program or a file."""
     return shutil.which(word) is not None or Path(word).is_file()
 
 
 def split(args: Sequence[str], is_program: Callable[[str], bool] = is_program) -> tuple[list[str], list[str]]:
-    """Torch's options, and the rest.
+    """Split the arguments into torch's options and the rest.
 
-    What stands before the first `--` is for torch. But a `--` that comes after a program is the program's own, as in
-    `python train.py -- x`: torch's options never name one. Options that we know end by themselves, without a `--`.
+    Arguments before the first `--` are for torch. But a `--` after a program belongs to the program, as in
+    `python train.py -- x`: torch's options never name one. Known options of torch need no `--` after them.
     """
     end = _end_of_torch_options(args)
     if "--" in args:
@@ -92,7 +92,7 @@ def split(args: Sequence[str], is_program: Callable[[str], bool] = is_program) -
 
 
 def parse_args(args: Sequence[str], is_program: Callable[[str], bool] = is_program) -> Arguments:
-    """Understand a command line, or leave: with 1 when there is nothing to run or too much, with 2 when misspelt."""
+    """Parse a command line, or exit: with 1 if there is nothing to run or too much, with 2 for an unknown option."""
     parser = argparse.ArgumentParser(
         prog=PROG,
         usage=USAGE,
@@ -118,7 +118,7 @@ def parse_args(args: Sequence[str], is_program: Callable[[str], bool] = is_progr
 
 
 def _end_of_torch_options(args: Sequence[str]) -> int:
-    """How many words from the start are options of torch that we know, with their values."""
+    """Return how many arguments at the start are known options of torch and their values."""
     at = 0
     while at < len(args):
         option, has_value, _ = args[at].partition("=")

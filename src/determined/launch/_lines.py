@@ -1,4 +1,4 @@
-"""The output of a worker, line by line: bytes as they come go in, whole lines with a prefix go out."""
+"""Forwards the output of a worker line by line, with a prefix."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 
-# A line longer than this leaves in pieces, so that a worker that never ends its line does not fill our memory.
+# A longer line is written in pieces, so that a worker that never ends its line does not fill our memory.
 LONGEST_LINE = 65536
 READ_SIZE = 65536
 LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
 TRACEBACK = "Traceback (most recent call last)"
 TORCH_PREFIX = re.compile(r"\[rank\d+\]: ")  # torch writes it before tracebacks once there is a process group
-# What a rank says when another one has gone: gloo, NCCL, the key-value store, and our own collectives.
+# Errors on one rank because another has ended: of gloo, NCCL, the key-value store, and our own collectives.
 LOST_A_PEER = re.compile(
     r"Connection (closed|reset) by peer|Broken pipe|remote process (has )?(exited|terminated)|DistNetworkError"
     r"|ncclRemoteError|Collective(Error|Timeout)"
@@ -25,7 +25,7 @@ LOST_A_PEER = re.compile(
 
 
 class LineSplitter:
-    """Bytes in, lines out. A carriage return ends a line too, so a progress bar comes as lines."""
+    """Splits bytes into lines. A carriage return ends a line too, so each refresh of a progress bar is a line."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
@@ -35,17 +35,17 @@ class LineSplitter:
         self._after_return = False
 
     def feed(self, data: bytes, final: bool = False) -> list[str]:
-        """The lines that `data` completes; with `final`, also what is left without an end."""
+        """Return the lines that `data` completes; with `final`, also an unfinished last line."""
         text = self._decoder.decode(data, final)
         if text:
-            if self._after_return:  # the line has left already; this is the second half of its "\r\n"
+            if self._after_return:  # the second half of "\r\n", whose line was returned already
                 text = text.removeprefix("\n")
             self._after_return = text.endswith("\r")
 
         text, lines, end = self._rest + text, [], 0
         for match in LINE.finditer(text):
             end = match.end()
-            # Progress bars start with a return to the beginning of the line: that is not an empty line.
+            # Progress bars begin with a carriage return, which is not an empty line.
             if match[1] or match[2] != "\r":
                 lines.append(match[1])
         self._rest = text[end:]
@@ -59,7 +59,7 @@ class LineSplitter:
 
 
 class Tail:
-    """The last lines of a stream, and when each of them came. Bounded, whatever the worker writes."""
+    """Keeps the last lines of a stream, with their times, in bounded memory."""
 
     def __init__(self, lines: int = 100, width: int = 2000) -> None:
         self._width = width
@@ -69,26 +69,26 @@ class Tail:
         self._lines.append((time.monotonic(), _without_torch_prefix(line)[: self._width]))
 
     def traceback_time(self) -> float | None:
-        """When the last traceback began, or None."""
+        """Return when the last traceback began, or None."""
         return next((at for at, line in reversed(self._lines) if line.startswith(TRACEBACK)), None)
 
     def blames_another(self) -> bool:
-        """Whether the last traceback is about another rank that has gone."""
+        """Return whether the last traceback is about another rank that has ended."""
         lines = [line for _, line in self._lines]
         last = max((i for i, line in enumerate(lines) if line.startswith(TRACEBACK)), default=len(lines))
         return any(LOST_A_PEER.search(line) for line in lines[last:])
 
     def lines(self) -> list[str]:
-        """What a person wants to see of a failure: the tracebacks, else the last 20 lines."""
+        """Return the lines to show after a failure: the tracebacks, else the last 20 lines."""
         lines = [line for _, line in self._lines]
         first = next((i for i, line in enumerate(lines) if line.startswith(TRACEBACK)), max(0, len(lines) - 20))
         return lines[first:]
 
 
 class Pump(threading.Thread):
-    """Carries one stream of a worker to one of ours, with a prefix on each line, until the worker's end of it closes.
+    """Copies one stream of a worker to one of ours, with a prefix on each line, until the worker closes it.
 
-    Whatever happens on our side, the worker's stream is read on: a worker must not stop, or die, because of its log.
+    Errors of our stream do not stop the reading: a worker must not block, or die, because of its log.
     """
 
     def __init__(self, source: int, sink: int, prefix: str, also: Callable[[str], None] | None = None) -> None:
@@ -107,10 +107,10 @@ class Pump(threading.Thread):
         self._pass_on(splitter.feed(b"", final=True))
 
     def finish(self, patience: float) -> None:
-        """Wait until everything is passed on.
+        """Wait until everything is copied.
 
-        Usually that is when the stream ends. A process that left the worker's group may hold it open for ever, so a
-        stream that stays silent for `patience` seconds counts as ended too. Time spent in writing does not count.
+        Usually that is when the stream ends. A process that left the worker's group may keep it open, so a stream
+        without output for `patience` seconds counts as ended too. Time spent in writing does not count.
         """
         start = time.monotonic()
         while self.is_alive():
@@ -134,9 +134,9 @@ class Pump(threading.Thread):
                 self._also(line)
             if self._sink_is_open:
                 try:
-                    # One write per line: ranks share the sink, and a short write to a pipe is never torn by another.
+                    # One write per line: ranks share the sink, and short writes to a pipe are atomic.
                     _write(self._sink, f"{self._prefix}{line}\n".encode())
-                except OSError:  # the reader has gone, as in `... | head`
+                except OSError:  # the reader has ended, as in `... | head`
                     self._sink_is_open = False
 
 

@@ -1,7 +1,7 @@
 """torch's launcher for one machine: `python -m determined.launch._on_loopback PORT TORCH_OPTIONS...`.
 
-Left alone, torch listens on every interface for the ranks. Here the store in which they meet is opened first, where
-only this machine reaches it; torch finds it in its own process and takes it.
+By default torch listens for the ranks on every interface. Here its store is opened first, on loopback only; torch finds
+it in its own process and uses it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from determined.core.ranks.meeting import serve_for_process
 
 
 def main(args: Sequence[str]) -> int:
-    """Open the store, run torch's launcher to its end, and return the exit code if it has not left with one."""
+    """Open the store, run torch's launcher to its end, and return the exit code."""
     port, *rest = args
     try:
         serve_for_process("127.0.0.1", int(port), change="C10D_PORT, or leave it out and a free one is taken")

@@ -1,4 +1,4 @@
-"""Processes that do not outlive who started them."""
+"""Start, signal and end processes that must not outlive their parent; forward signals; describe exit codes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -21,8 +23,8 @@ def start(
     """Start a command in a session of its own.
 
     Ctrl-C in a terminal goes to the whole foreground group. A session of its own keeps it from arriving twice: once
-    from the terminal and once forwarded. On Linux the child receives `death_signal` when we die; elsewhere
-    only the roster tells it. Call this from the main thread, and before starting others.
+    from the terminal and once forwarded. On Linux the child receives `death_signal` when we die; elsewhere it learns of
+    that from the roster only. Call this from the main thread, and before starting others.
     """
     stream = subprocess.PIPE if pipes else None
     return subprocess.Popen(
@@ -36,13 +38,13 @@ def start(
 
 
 def send(pid: int, number: int) -> None:
-    """Signal a process; it may have ended already."""
+    """Send a signal to a process, unless it has ended."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def send_group(group: int, number: int) -> bool:
-    """Signal a process group, and say whether there was anyone in it."""
+    """Send a signal to a process group; return whether there was a process in it."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of processes that have just ended
@@ -51,19 +53,19 @@ def send_group(group: int, number: int) -> bool:
 
 
 def adopt_orphans() -> None:
-    """From now on, what our children leave behind becomes our child. On Linux; a no-op elsewhere.
+    """Become the parent of processes that our children leave behind. Does nothing outside Linux.
 
-    Who has ended still counts as there until its parent has asked for it, and in containers the first process, which
-    inherits orphans, often asks late or never.
+    An ended process stays in its group until its parent has waited for it, and in containers the first process, which
+    inherits orphans, often waits late or never.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_group(group: int, patience: float, ask: bool = True, reap: bool = False) -> None:
-    """End all processes of a group. They are asked first, and killed when they are still there `patience` s later.
+    """End all processes of a group: SIGTERM if `ask`, and SIGKILL for those that still run `patience` seconds later.
 
-    With `reap`, also take note of those that have ended and are our children, once nobody else waits for them.
+    With `reap`, also wait for those that have ended and are our children; nobody else may be waiting for them.
     """
     if not send_group(group, signal.SIGTERM if ask else 0):
         return
@@ -74,6 +76,39 @@ def end_group(group: int, patience: float, ask: bool = True, reap: bool = False)
             break
         if not (reap and _reap(group)):
             time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def forwarding(send: Callable[[int], object]) -> Iterator[None]:
+    """Pass the signals in `FORWARDED` to `send` while the block runs.
+
+    A signal that was ignored when we started stays ignored: that is what `nohup` and `&` in scripts are for.
+    """
+    before = {}
+    try:
+        for number in FORWARDED:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, lambda number, _frame: send(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+def exit_status(code: int) -> int:
+    """Return our exit code for a child's return code: death by signal n is 128 + n, as in a shell."""
+    return 128 - code if code < 0 else code
+
+
+def describe(code: int) -> str:
+    """Return a child's return code in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"killed by {name}" + (", which the kernel sends when memory runs out" if name == "SIGKILL" else "")
 
 
 def _reap(group: int) -> bool:
@@ -89,9 +124,9 @@ def _die_with_parent(number: int) -> Callable[[], None] | None:
     libc = ctypes.CDLL(None)  # loaded before the fork: between fork and exec as little as possible should happen
     parent = os.getpid()
 
-    def ask_the_kernel() -> None:
+    def set_death_signal() -> None:
         libc.prctl(PR_SET_PDEATHSIG, number)
-        if os.getppid() != parent:  # it died in between, so the kernel will not tell
+        if os.getppid() != parent:  # it died in between, so no signal will come
             os._exit(1)
 
-    return ask_the_kernel
+    return set_death_signal

@@ -1,11 +1,11 @@
-"""Where the workers of one launcher on one machine sign in and out: a private directory for the time of the run.
+"""The record of started and ended workers that a launcher and its workers share: a private directory, during the run.
 
-Torch's launcher stands between us and the workers and hands on no open files, so they meet by name:
+Torch's launcher runs between us and the workers and passes no open files on, so they share files by name:
 
-    alive       a pipe whose writing end only the launcher holds: however the launcher dies, readers see the end
+    alive       a pipe whose writing end only the launcher has open: however the launcher dies, readers see the end
     0.0.in      rank 0, restart 0 has started: its process ids
     0.0.out     ... has ended: its code, and the last lines of its error output
-    torch/      what torch's launcher wants to write, which otherwise stays in /tmp for ever
+    torch/      what torch's launcher writes, which would otherwise stay in /tmp
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TORCH_LOG_VARIABLE = "PET_LOG_DIR"
 
 
 @dataclasses.dataclass(frozen=True)
-class SignIn:
+class WorkerStart:
     """A worker that has started."""
 
     rank: str
@@ -37,14 +37,14 @@ class SignIn:
 
 
 @dataclasses.dataclass(frozen=True)
-class SignOut:
+class WorkerEnd:
     """A worker that has ended."""
 
     rank: str
     code: int
     failed_at: float  # on the monotonic clock, which all processes of a machine share
-    was_told: bool  # it had been told to stop before, so its end may be obedience
-    blames_another: bool  # what it says is about another rank that has gone
+    was_told: bool  # it had been sent a signal to stop, which may be why it ended
+    blames_another: bool  # its traceback is about another rank that has ended
     last_lines: list[str]
     last_try: bool = True
 
@@ -53,13 +53,13 @@ class SignOut:
         return self.code != 0 and self.last_try
 
     @property
-    def obeyed(self) -> bool:
-        """It ended by the signal it was sent. With a code of its own it may have been on its way out before."""
-        return self.was_told and (self.code < 0 or self.code > 128)  # the latter is a shell's word for it
+    def ended_by_signal(self) -> bool:
+        """Whether a signal to stop ended it. With an exit code of its own it may have been ending before."""
+        return self.was_told and (self.code < 0 or self.code > 128)  # the latter is how a shell reports it
 
 
 class Roster:
-    """The launcher's side: who has started, and how did they end."""
+    """The launcher's side: which workers have started, and how they ended."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="det-launch-"))
@@ -69,9 +69,9 @@ class Roster:
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         self._alive = os.open(pipe, os.O_WRONLY)
         os.close(reader)
-        self._in: dict[str, SignIn] = {}
-        self._out: dict[str, SignOut] = {}
-        self._struck: dict[str, SignOut] = {}
+        self._in: dict[str, WorkerStart] = {}
+        self._out: dict[str, WorkerEnd] = {}
+        self._lost: dict[str, WorkerEnd] = {}
 
     def __enter__(self) -> Roster:
         return self
@@ -81,46 +81,48 @@ class Roster:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def variables(self, for_torch_logs: bool) -> dict[str, str]:
-        """How the workers find the directory, and torch's launcher too if nobody wants to keep what it writes."""
+        """Return the variables that name the directory to workers and, unless logs are kept, to torch's launcher."""
         logs = {TORCH_LOG_VARIABLE: str(self.directory / "torch")} if for_torch_logs else {}
         return {DIRECTORY_VARIABLE: str(self.directory), **logs}
 
     def refresh(self) -> None:
-        """Read what was signed since the last time."""
+        """Read what was written since the last call."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.directory):  # noqa: PTH208 - twenty times a second, for days
                 key, _, kind = name.rpartition(".")
                 if kind == "in" and key not in self._in:
-                    self._in[key] = SignIn(**json.loads((self.directory / name).read_text("utf-8")))
+                    self._in[key] = WorkerStart(**json.loads((self.directory / name).read_text("utf-8")))
                 elif kind == "out" and key not in self._out:
-                    self._out[key] = SignOut(**json.loads((self.directory / name).read_text("utf-8")))
+                    self._out[key] = WorkerEnd(**json.loads((self.directory / name).read_text("utf-8")))
 
-    def present(self) -> dict[str, SignIn]:
-        """Workers that have signed in and not out."""
-        return {key: worker for key, worker in self._in.items() if key not in self._out and key not in self._struck}
+    def present(self) -> dict[str, WorkerStart]:
+        """Return the workers that have started and not ended."""
+        return {key: worker for key, worker in self._in.items() if key not in self._out and key not in self._lost}
 
-    def is_blank(self) -> bool:
-        """Whether nobody has signed in yet."""
+    def is_empty(self) -> bool:
+        """Return whether no worker has started yet."""
         return not self._in
 
-    def strike_out(self, key: str, end: SignOut) -> None:
-        """Note the end of a worker that did not sign out. It was killed, or it ended well and the disk was full."""
-        self._struck[key] = end
+    def mark_lost(self, key: str, end: WorkerEnd) -> None:
+        """Record the end of a worker that did not: its wrapper was killed, or ended well while the disk was full."""
+        self._lost[key] = end
 
-    def first_failure(self, signed: bool = True) -> SignOut | None:
-        """The worker whose failure came first: one that is not a consequence, if there is one.
+    def first_failure(self, include_lost: bool = False) -> WorkerEnd | None:
+        """Return the failure that came first, preferably one that is no consequence of another.
 
-        Of those who signed out, or also of those who were struck out, when it is known from elsewhere that one failed.
+        Include lost workers when it is known from elsewhere that one failed.
         """
-        ends = self._out if signed else {**self._struck, **self._out}
+        ends = {**self._lost, **self._out} if include_lost else self._out
         failures = [end for end in ends.values() if end.is_failure]
         return min(
-            failures, key=lambda end: (end.obeyed, end.blames_another, end.was_told, end.failed_at), default=None
+            failures,
+            key=lambda end: (end.ended_by_signal, end.blames_another, end.was_told, end.failed_at),
+            default=None,
         )
 
 
-class Seat:
-    """A worker's side of the roster."""
+class Entry:
+    """A worker's side: its own entry in the roster."""
 
     def __init__(self, directory: Path, rank: str, restart: int, last_try: bool) -> None:
         self.rank = rank
@@ -135,8 +137,8 @@ class Seat:
             self._alive = os.open(os.devnull, os.O_RDONLY)
 
     @classmethod
-    def take(cls, rank: str, environment: MutableMapping[str, str]) -> Seat | None:
-        """The seat our launcher has for this rank, or None without a launcher. Workers do not see its variables."""
+    def find(cls, rank: str, environment: MutableMapping[str, str]) -> Entry | None:
+        """Return the entry of this rank, or None without a launcher; remove the launcher's variables for the worker."""
         directory = environment.pop(DIRECTORY_VARIABLE, "")
         if not directory:
             return None
@@ -146,35 +148,35 @@ class Seat:
         last_try = restart >= int(environment.get("TORCHELASTIC_MAX_RESTARTS", "0"))
         return cls(Path(directory), rank, restart, last_try)
 
-    def launcher_is_gone(self) -> bool:
+    def launcher_has_died(self) -> bool:
         return bool(select.select([self._alive], [], [], 0)[0])
 
     def when_launcher_dies(self, act: Callable[[], None]) -> None:
-        """Call `act` from a thread of its own if the launcher dies before us."""
+        """Call `act` in a new thread if the launcher dies before us."""
 
         def wait() -> None:
-            os.read(self._alive, 1)  # nobody ever writes: it returns at the end of the pipe
+            os.read(self._alive, 1)  # nothing is ever written: this returns when the pipe closes
             act()
 
         threading.Thread(target=wait, name="launcher watch", daemon=True).start()
 
-    def sign_in(self, worker_pid: int) -> None:
-        self._write("in", SignIn(self.rank, os.getpid(), worker_pid, self.last_try))
+    def write_start(self, worker_pid: int) -> None:
+        self._write("in", WorkerStart(self.rank, os.getpid(), worker_pid, self.last_try))
 
-    def sign_out(self, end: SignOut) -> None:
-        if self.launcher_is_gone():
+    def write_end(self, end: WorkerEnd) -> None:
+        if self.launcher_has_died():
             self.clean_up()
         else:
             self._write("out", dataclasses.replace(end, last_try=self.last_try))
 
     def clean_up(self) -> None:
-        """Remove the directory of a launcher that could not do it. All who leave try, so the last one succeeds."""
+        """Remove the directory of a launcher that has died. Each worker tries at its end, so the last one succeeds."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _write(self, kind: str, what: SignIn | SignOut) -> None:
+    def _write(self, kind: str, what: WorkerStart | WorkerEnd) -> None:
         draft = self._directory / f"{self._key}.draft"
-        # A full disk costs the report about a failure; it must not cost the run.
+        # A full disk may lose the report of a failure, but must not end the run.
         with contextlib.suppress(OSError):
-            self._directory.mkdir(mode=0o700, exist_ok=True)  # who tidies /tmp every ten days may have removed it
+            self._directory.mkdir(mode=0o700, exist_ok=True)  # a cleaner of /tmp may have removed it
             draft.write_text(json.dumps(dataclasses.asdict(what)), "utf-8")
             draft.replace(self._directory / f"{self._key}.{kind}")

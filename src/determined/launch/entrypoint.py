@@ -1,4 +1,4 @@
-"""How the `entrypoint` of an experiment becomes a command. Starting that command is the business of whoever asked."""
+"""Turns the `entrypoint` of an experiment into a command; the caller starts it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRIAL_CLASS = re.compile(r"[A-Za-z0-9_.]+:[A-Za-z0-9_]+")
 
 
 def command_for(entrypoint: str | Sequence[str]) -> list[str]:
-    """The command that an entrypoint stands for.
+    """Return the command of an entrypoint.
 
     A list runs as it is. A string of the form `module:Class` runs that trial class under the torch launcher.
     Any other string is a line for `sh`.

@@ -1,14 +1,12 @@
 """One process per slot: `python -m determined.launch.torch_distributed --nproc_per_node 2 -- python train.py`.
 
-On a cluster the slots are those of the task; anywhere else they are `--nproc_per_node`, the GPUs, or one. Here the
-command for torch.distributed.run is made up; `_agent` runs it, and each worker runs inside `wrap_rank`.
+On a cluster the slots are those of the task; elsewhere they are `--nproc_per_node`, the GPUs, or one. This file builds
+the command for torch.distributed.run; `_agent` runs it, and each worker runs inside `wrap_rank`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.machinery
-import importlib.util
 import os
 import re
 import secrets
@@ -31,7 +29,7 @@ parse_args = _arguments.parse_args
 
 
 class Cluster(Protocol):
-    """What we ask of `determined.get_cluster_info()`."""
+    """The part of `determined.get_cluster_info()` that is used here."""
 
     @property
     def container_addrs(self) -> Sequence[str]: ...
@@ -42,12 +40,12 @@ class Cluster(Protocol):
 
 
 class Misuse(errors.DeterminedError):
-    """What was asked for cannot be started. The message is for the person who asked."""
+    """What the command line asks for cannot be started. The message is shown to the user."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A command for torch's launcher, and the variables that it and the workers see."""
+    """A command for torch's launcher, and the environment of it and the workers."""
 
     command: list[str]
     environment: dict[str, str]
@@ -56,7 +54,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Machines:
-    """The machines of this run, by rank, and what this one contributes."""
+    """The machines of this run, by rank, and the rank and slots of this one."""
 
     addresses: Sequence[str]
     rank: int
@@ -65,7 +63,7 @@ class Machines:
 
 
 def main(args: Sequence[str] | None = None, info: Cluster | None = None) -> int:
-    """Start the workers, wait for them, and return the exit code. `info` is what a cluster says about this task."""
+    """Start the workers, wait for them, and return the exit code. `info` describes the task on a cluster."""
     arguments = parse_args(sys.argv[1:] if args is None else args)
     try:
         planned = plan(arguments, info or _info.get_cluster_info(), os.environ)
@@ -81,7 +79,7 @@ def plan(
     environment: Mapping[str, str],
     count_gpus: Callable[[], int] | None = None,
 ) -> Plan:
-    """Decide what to start. Options that were given come after the automatic ones, so they win."""
+    """Build the command. Options that were given come after the automatic ones, so they win."""
     given = arguments.torch_options
     if given and not given[0].startswith("-"):
         raise Misuse(
@@ -113,7 +111,7 @@ def plan(
     agent = [LOOPBACK_AGENT, port] if own_meeting else ["torch.distributed.run"]
 
     added = {"USE_TORCH_DISTRIBUTED": "True", "DET_CHIEF_IP": machines.addresses[0]}
-    # Ranks show each other this secret. Several machines have to be given the same one, so we cannot make it up.
+    # Ranks sign their messages with this secret. Several machines need the same one, so we cannot draw it here.
     if not machines.are_several and not environment.get("DET_JOB_SECRET"):
         added["DET_JOB_SECRET"] = secrets.token_hex(32)
     return Plan(
@@ -127,13 +125,8 @@ def plan(
 
 
 def worker_command(arguments: _arguments.Arguments) -> list[str]:
-    """What each worker runs."""
+    """Return the command that each worker runs."""
     if arguments.trial is not None:
-        if not _has_harness():
-            raise Misuse(
-                f"--trial {arguments.trial} needs PyTorchTrial, which this version does not have yet. "
-                "Write a script with the Core API, and run it as: ... -- python train.py"
-            )
         return [sys.executable, "-m", HARNESS, arguments.trial]
     program = arguments.script[0]
     if shutil.which(program) is not None:
@@ -146,7 +139,7 @@ def worker_command(arguments: _arguments.Arguments) -> list[str]:
 def _machines(arguments: _arguments.Arguments, info: Cluster | None, count_gpus: Callable[[], int]) -> Machines:
     nodes = _largest(arguments.torch_option("nnodes"))
     if info is not None:
-        # A task without slots, for example on a machine without GPUs, still wants its one process.
+        # A task without slots, for example on a machine without GPUs, still gets one process.
         slots = max(1, info.container_slot_counts[info.container_rank])
         are_several = max(nodes, len(info.container_addrs)) > 1
         return Machines(info.container_addrs, info.container_rank, slots, are_several)
@@ -163,16 +156,9 @@ def _machines(arguments: _arguments.Arguments, info: Cluster | None, count_gpus:
 
 
 def _largest(nnodes: str | None) -> int:
-    """The number of machines that `2` or `1:4` allows; what we cannot read, torch will refuse."""
+    """Return the largest number of machines that `2` or `1:4` allows; torch refuses what we cannot parse."""
     last = (nnodes or "1").rpartition(":")[2]
     return int(last) if last.isdecimal() else 1
-
-
-def _has_harness() -> bool:
-    # find_spec with the full name would import determined.pytorch, and torch with it.
-    parent = importlib.util.find_spec("determined.pytorch")
-    locations = parent.submodule_search_locations if parent is not None else None
-    return locations is not None and importlib.machinery.PathFinder.find_spec(HARNESS, list(locations)) is not None
 
 
 def _free_port() -> int:

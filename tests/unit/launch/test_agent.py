@@ -30,40 +30,40 @@ class Agent:
 
 
 @pytest.fixture
-def seat():
-    """Take a seat as a worker does. A worker's seat closes with its process; here we have to."""
+def entry():
+    """Find the entry of a worker as it does. It closes with the process of a worker; here the test closes it."""
     taken = []
 
-    def take(roster, rank, restart="0", max_restarts="0"):
+    def find(roster, rank, restart="0", max_restarts="0"):
         variables = {"TORCHELASTIC_RESTART_COUNT": restart, "TORCHELASTIC_MAX_RESTARTS": max_restarts}
         own = set(variables)
         variables.update(roster.variables(for_torch_logs=True))
-        taken.append(_roster.Seat.take(rank, variables))
+        taken.append(_roster.Entry.find(rank, variables))
         assert set(variables) == own  # workers do not see ours
         return taken[-1]
 
-    yield take
+    yield find
     for one in taken:
         os.close(one._alive)
 
 
 def ended(rank, code, at=1.0, was_told=False, blames_another=False, said=()):
-    return _roster.SignOut(rank, code, at, was_told, blames_another, list(said))
+    return _roster.WorkerEnd(rank, code, at, was_told, blames_another, list(said))
 
 
-def test_who_signs_in_and_out_is_seen(roster, seat):
+def test_started_and_ended_workers_are_seen(roster, entry):
     """The launcher learns the process ids when a worker starts, and its code when it ends."""
-    one = seat(roster, "1")
-    one.sign_in(123)
+    one = entry(roster, "1")
+    one.write_start(123)
     roster.refresh()
-    assert roster.present() == {"1.0": _roster.SignIn("1", os.getpid(), 123, last_try=True)}
-    one.sign_out(ended("1", 0))
+    assert roster.present() == {"1.0": _roster.WorkerStart("1", os.getpid(), 123, last_try=True)}
+    one.write_end(ended("1", 0))
     roster.refresh()
     assert roster.present() == {}
     assert roster.first_failure() is None
 
 
-def test_the_first_failure_is_a_cause_and_not_a_consequence(roster, seat):
+def test_the_first_failure_is_a_cause_and_not_a_consequence(roster, entry):
     """Ranks that were ended, or lost their connection, because another failed do not count as first."""
     for end in [
         ended("0", -15, at=1.0, was_told=True),
@@ -72,29 +72,29 @@ def test_the_first_failure_is_a_cause_and_not_a_consequence(roster, seat):
         ended("3", 1, at=2.0, blames_another=True),
         ended("4", 0, at=0.0),
     ]:
-        seat(roster, end.rank).sign_out(end)
+        entry(roster, end.rank).write_end(end)
     roster.refresh()
     assert roster.first_failure().rank == "2"
 
 
-def test_who_was_on_its_way_out_when_told_to_stop_is_the_cause(roster, seat):
+def test_who_was_on_its_way_out_when_told_to_stop_is_the_cause(roster, entry):
     """Issue 5: sys.exit(7) leaves no traceback, and the rank that misses it may end before it does."""
     for end in [
         ended("0", 7, at=3.0, was_told=True),
         ended("1", 1, at=1.0, blames_another=True),
         ended("2", 143, at=2.0, was_told=True),
     ]:
-        seat(roster, end.rank).sign_out(end)
+        entry(roster, end.rank).write_end(end)
     roster.refresh()
     assert roster.first_failure().code == 7
 
 
-def test_a_failure_that_torch_will_restart_is_none_yet(roster, seat):
+def test_a_failure_that_torch_will_restart_is_none_yet(roster, entry):
     """With `--max_restarts 1` the first failure does not end the run."""
-    seat(roster, "0", restart="0", max_restarts="1").sign_out(ended("0", 1))
+    entry(roster, "0", restart="0", max_restarts="1").write_end(ended("0", 1))
     roster.refresh()
     assert roster.first_failure() is None
-    seat(roster, "0", restart="1", max_restarts="1").sign_out(ended("0", 2))
+    entry(roster, "0", restart="1", max_restarts="1").write_end(ended("0", 2))
     roster.refresh()
     assert roster.first_failure().code == 2
 
@@ -107,21 +107,21 @@ def test_the_directory_is_private_and_goes_away():
     assert not directory.exists()
 
 
-def test_without_a_launcher_there_is_no_seat_and_after_its_death_it_is_known(seat):
+def test_without_a_launcher_there_is_no_entry_and_after_its_death_it_is_known(entry):
     """A worker notices that its launcher has died, also when it starts afterwards."""
-    assert _roster.Seat.take("0", {}) is None
+    assert _roster.Entry.find("0", {}) is None
     with _roster.Roster() as roster:
-        early = seat(roster, "0")
-        assert not early.launcher_is_gone()
-    assert early.launcher_is_gone()
-    assert seat(roster, "1").launcher_is_gone()
+        early = entry(roster, "0")
+        assert not early.launcher_has_died()
+    assert early.launcher_has_died()
+    assert entry(roster, "1").launcher_has_died()
 
 
-def test_after_a_failure_the_agent_is_asked_and_then_killed(roster, seat):
+def test_after_a_failure_the_agent_is_asked_and_then_killed(roster, entry):
     """SIGTERM after 3 s, SIGKILL 10 s later, and neither before anything has failed."""
     watch, agent = _agent.Watch(roster), Agent()
     _agent.escalate(watch, agent, 100.0)
-    seat(roster, "0").sign_out(ended("0", 1))
+    entry(roster, "0").write_end(ended("0", 1))
     roster.refresh()
     _agent.escalate(watch, agent, 100.0)
     _agent.escalate(watch, agent, 102.9)
@@ -143,7 +143,7 @@ def test_a_wrapper_that_is_gone_has_failed_if_torch_says_so(roster):
     _agent.look(watch)
     assert roster.present() == {}
     assert roster.first_failure() is None
-    assert roster.first_failure(signed=False).code == -signal.SIGKILL
+    assert roster.first_failure(include_lost=True).code == -signal.SIGKILL
     _agent.escalate(watch, agent := Agent(), 1.0)
     _agent.escalate(watch, agent, 100.0)
     assert agent.had == []
@@ -166,10 +166,10 @@ def test_a_signal_without_workers_goes_to_the_agent(roster):
     assert pass_time(12.1) == ["TERM", "KILL"]
 
 
-def test_a_signal_that_arrives_while_another_is_delivered_is_not_lost(roster, seat, monkeypatch):
+def test_a_signal_that_arrives_while_another_is_delivered_is_not_lost(roster, entry, monkeypatch):
     """12.2: a worker that answers at once may bring on the next signal before the last is written down as delivered."""
     watch, sent = _agent.Watch(roster), []
-    seat(roster, "0").sign_in(NO_SUCH_PID)
+    entry(roster, "0").write_start(NO_SUCH_PID)
     roster.refresh()
     _agent.deliver(watch, 1.0)
 
@@ -185,12 +185,12 @@ def test_a_signal_that_arrives_while_another_is_delivered_is_not_lost(roster, se
     assert sent == [signal.SIGHUP, signal.SIGTERM]
 
 
-def test_a_second_signal_while_the_agent_ends_well_does_not_spoil_it(roster, seat):
+def test_a_second_signal_while_the_agent_ends_well_does_not_spoil_it(roster, entry):
     """Workers that had the signal have ended; the agent needs a moment to see that, and gets it."""
     watch, agent = _agent.Watch(roster), Agent()
-    one = seat(roster, "0")
-    one.sign_in(NO_SUCH_PID)
-    one.sign_out(ended("0", 0, was_told=True))
+    one = entry(roster, "0")
+    one.write_start(NO_SUCH_PID)
+    one.write_end(ended("0", 0, was_told=True))
     roster.refresh()
     watch.received.append(signal.SIGTERM)
     for now in (2.0, 4.9):

@@ -147,17 +147,10 @@ def test_what_cannot_be_found_is_named_before_anything_starts(capsys):
     assert "'nosuch-program' stands before --" in capsys.readouterr().err
 
 
-def test_a_trial_class_runs_in_the_harness_or_says_what_is_missing(capsys):
-    """`--trial` runs the built-in harness where there is one; until then, one sentence."""
-    arguments = parse_args(["--trial", "model_def:Trial"])
-    if torch_distributed._has_harness():
-        expected = [sys.executable, "-m", "determined.pytorch._harness", "model_def:Trial"]
-        assert torch_distributed.worker_command(arguments) == expected
-    else:
-        assert torch_distributed.main(["--trial", "model_def:Trial"], info=Told(["a"], 0, [1])) == 2
-        said = capsys.readouterr().err
-        assert "--trial model_def:Trial needs PyTorchTrial, which this version does not have yet." in said
-        assert said.count("\n") == 1
+def test_a_trial_class_runs_in_the_harness():
+    """`--trial module:Class` runs the built-in harness with that class."""
+    expected = [sys.executable, "-m", "determined.pytorch._harness", "model_def:Trial"]
+    assert torch_distributed.worker_command(parse_args(["--trial", "model_def:Trial"])) == expected
 
 
 @pytest.mark.parametrize(
