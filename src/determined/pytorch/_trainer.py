@@ -238,7 +238,7 @@ class Trainer:
             seed=context.get_trial_seed(),
             rank=distributed.rank,
             size=distributed.size,
-            epoch_length=length,
+            chief_length=length,
             is_checked=context.checks_datasets,
         )
         context.position.batch_idx, context.position.epoch_length = None, length

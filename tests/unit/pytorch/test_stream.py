@@ -326,7 +326,7 @@ def test_epochs_that_turn_out_empty_are_an_error() -> None:
 def test_ranks_must_describe_the_same_data() -> None:
     """A rank whose epoch differs from the chief's is told so, before anything can hang."""
     with pytest.raises(ValueError, match="rank 1 an epoch of 2 batches and the chief one of 3"):
-        stream(DataLoader([1, 2, 3, 4]), rank=1, size=2, epoch_length=3)
+        stream(DataLoader([1, 2, 3, 4]), rank=1, size=2, chief_length=3)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
-"""How the positions of an epoch are dealt to ranks, step by step. Pure arithmetic: no data, no state.
+"""Divides the positions of an epoch among ranks, step by step. Pure arithmetic: no data, no state.
 
-Batch by batch in turn, as the contract says, until the batches run out in the middle of a round. In that last round
-every rank must still train, or the others would wait for it, and nothing may be borrowed from the next epoch, or epochs
-would drift away from the data:
+Batches go to the ranks in turn, until they run out in the middle of a round. In that last round every rank must still
+train, or the others would wait for it, and no batch of the next epoch may be used, or epochs and passes over the data
+would drift apart:
 
-- Records that we cut into batches ourselves are cut smaller, evenly, so that each rank has some; if that would make the
-  batches less than half as large as asked for, the last two rounds share their records.
+- Batches that we make of records become smaller, evenly, so that each rank has one; if they would be less than half
+  as large as asked for, the last two rounds share their records.
 - Batches that must stay whole (a user's own, or `drop_last`), and rounds with fewer records than ranks, are given to
-  several ranks: the ranks without a batch of their own take part in this step with one of this step's batches. Their
-  average gradient is that of the real batches, and no batch acts on two steps.
+  several ranks: a rank without a batch of its own trains on another rank's batch of the same step (a stand-in). The
+  average gradient is then one of real batches only, and no batch is used in two steps.
 
-Each rule depends only on how much of the epoch is left. So a run can go on from any position, with any number of ranks.
+Each rule depends only on how much of the epoch is left. So a run can resume at any position, with any number of ranks.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ class Deal(NamedTuple):
     may_cut: bool = True
 
     def usable(self, left: int) -> int:
-        """Of `left` units, those that will be trained on."""
+        """Return how many of `left` units will be trained on."""
         return left - left % self.batch if self.drop_last else left
 
     def steps(self, left: int) -> int:
-        """How many steps `left` units make."""
+        """Return how many steps `left` units make."""
         return -(-self.usable(left) // (self.batch * self.ranks))
 
     def taken(self, left: int) -> int:
-        """Units that the next step takes, over all ranks."""
+        """Return how many units the next step takes, over all ranks."""
         usable, full = self.usable(left), self.batch * self.ranks
         if usable <= full:
             return usable
         tail = usable - full
         if self._cuts() and self._is_ragged(tail) and 2 * tail < full and usable // 2 >= self.ranks:
-            # What is left must be ragged too, so that it will be dealt evenly without anyone remembering this step.
+            # What is left must be ragged too, so that it is divided evenly without knowing of this step.
             return usable - min(usable // 2, self.batch * (self.ranks - 1))
         return full
 
     def taken_by(self, steps: int, left: int) -> int:
-        """Units that the next `steps` steps take, at once for any number of steps."""
+        """Return how many units the next `steps` steps take, at the same cost for any number of steps."""
         full = self.batch * self.ranks
         even = min(steps, max(self.steps(left) - 2, 0))  # only the last two steps may be uneven
         taken = even * full
@@ -71,7 +71,7 @@ class Deal(NamedTuple):
         return taken
 
     def part(self, rank: int, left: int) -> Part:
-        """What `rank` gets of the next step."""
+        """Return what `rank` trains on in the next step."""
         taken = self.taken(left)
         is_last = taken == self.usable(left)
         if self._cuts() and (self._is_ragged(taken) if is_last else taken < self.batch * self.ranks):
@@ -88,5 +88,5 @@ class Deal(NamedTuple):
         return self.may_cut and not self.drop_last
 
     def _is_ragged(self, units: int) -> bool:
-        """Too few batches for the ranks."""
+        """Return whether there are fewer batches than ranks."""
         return 0 < -(-units // self.batch) < self.ranks

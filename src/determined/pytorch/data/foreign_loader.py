@@ -1,7 +1,7 @@
-"""How a loader that is not ours is read: on random streams of its own, which begin anew with each pass.
+"""Reads a loader that is not ours on random streams of its own, which are seeded anew for each pass.
 
-So reading draws nothing from the streams of training, and a loader that is made to skip what was trained gives after a
-resume what it would have given: the same order, and where it can be told, the same random numbers for each record.
+So reading draws nothing from the streams of training, and a loader that skips what was trained yields after a resume
+what it would have yielded: the same order and, where that is possible, the same random numbers for each record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LATER = object()
 
 
 class Reader:
-    """Reads one loader, pass after pass; this one, batches that lie in memory, for which nothing is drawn.
+    """Reads one loader, pass after pass. This base class reads batches in memory, for which nothing is drawn.
 
     Example::
 
@@ -39,7 +39,7 @@ class Reader:
         self._batches: Iterator[Any] = iter(())
 
     def start(self, number: int, first: int) -> None:
-        """Begin pass `number`, whose first batch is number `first` of training."""
+        """Start pass `number`, whose first batch is number `first` of training."""
         self._number, self._first = number, first
         self._batches = self._open()
 
@@ -48,31 +48,31 @@ class Reader:
         return opened
 
     def read(self) -> Any:
-        """The next batch of the pass."""
+        """Return the next batch of the pass."""
         return next(self._batches)
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the loader is its own iterator, which ends once and for all."""
+        """Whether the loader is its own iterator, which cannot be started again."""
         return self._batches is self._loader
 
     def step_back(self) -> None:
-        """Put the loader's own streams where they were before the last batch."""
+        """Restore the loader's own streams to before the last batch."""
 
-    def state_dict(self, *, ended: bool) -> dict[str, Any]:  # noqa: ARG002 - for those that draw
-        """What a resume needs to begin with the next batch. `ended`: that one belongs to a new pass."""
+    def state_dict(self, *, ended: bool) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
+        """Return what a resume needs to begin with the next batch; `ended` if that one belongs to a new pass."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the first `start()` be what it would have been."""
+        """Make the next `start()` continue where the state was saved."""
 
     def close(self) -> None:
-        """Let go of workers."""
+        """Release workers."""
         self._batches = iter(())
 
 
 def reader_of(loader: Any, *, seed: int, rank: int, epoch_length: int) -> Reader:
-    """The way to read this loader."""
+    """Return the reader for this loader."""
     if type(loader) in _HELD:
         return Reader(loader)
     if isinstance(loader, Stateful):
@@ -86,13 +86,13 @@ def reader_of(loader: Any, *, seed: int, rank: int, epoch_length: int) -> Reader
 
 
 def is_endless(loader: Any) -> bool:
-    """Whether its one pass never ends, as far as can be seen."""
+    """Return whether its pass never ends, as far as its samplers show."""
     repeating = (samplers.RepeatSampler, samplers.RepeatBatchSampler)
     return any(isinstance(part, repeating) for part in _parts(loader))
 
 
 class _Numbered(Reader):
-    """A torch loader that seeds each batch by itself."""
+    """Reads a torch loader that seeds each batch by itself."""
 
     def __init__(self, loader: SeededLoader) -> None:
         super().__init__(loader)
@@ -118,10 +118,10 @@ class _Numbered(Reader):
 
 
 class _Records(_Numbered):
-    """torch's own loader of a map-style dataset.
+    """Reads torch's own loader of a map-style dataset.
 
-    Its sampler runs on streams of the pass. Records are read on streams of the batch, here and in workers, so it does
-    not matter that a resume skips batches without reading them.
+    Its sampler runs on streams of the pass. Records are read on streams of the batch, here and in workers, so a resume
+    can skip batches without reading them.
     """
 
     def __init__(self, loader: Any, seed: int, rank: int, epoch_length: int) -> None:
@@ -153,7 +153,7 @@ class _Records(_Numbered):
         number = self._first
         while batch is not None:
             epoch, position = divmod(number, self._epoch_length)
-            # Samplers may draw once more at their end; if that comes after a checkpoint, it does not know.
+            # Samplers may draw once more at their end; after a checkpoint that draw would be missing from it.
             after = next(found, None) if position == self._epoch_length - 1 else _LATER
             yield epoch, position, [batch] if loader.batch_sampler is None else batch
             batch = next(found, None) if after is _LATER else after
@@ -168,15 +168,15 @@ class _Records(_Numbered):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         saved = state.get("generators") or []
         if len(saved) == len(self._generators):
-            for generator, stood in zip(self._generators, saved, strict=True):
-                generator.set_state(stood)
+            for generator, state_then in zip(self._generators, saved, strict=True):
+                generator.set_state(state_then)
 
 
 class _OneStream(Reader):
-    """Anything else. What it draws, for the order and for each record, comes from one set of streams.
+    """Reads anything else. What it draws, for the order and for each record, comes from one set of streams.
 
-    After a resume, a loader that wraps a torch loader is taken to read what it skips, so its streams begin with the
-    pass. Another one that draws for each batch is taken to skip without reading, so they go on where they stood.
+    After a resume, a loader that wraps a torch loader is assumed to read what it skips, so its streams begin with the
+    pass. Another one that draws for each batch is assumed to skip without reading, so they continue where they were.
     """
 
     def __init__(self, loader: Any, seed: int) -> None:
@@ -184,10 +184,10 @@ class _OneStream(Reader):
         self._seed = seed
         self._rereads = not isinstance(loader, Stateful) and _wraps(loader)
         self._streams: OwnStreams | None = None
-        self._stood: Any = None
+        self._resumed_streams: Any = None
         self._reads = 0
         self._draws = False  # whether reading a batch draws
-        self._is_sure = False  # a batch was seen that is not the first of its pass, which may draw the order as well
+        self._is_sure = False  # a batch was read that is not the first of its pass, which may draw the order as well
 
     def _open(self) -> Iterator[Any]:
         self._reads = 0
@@ -196,14 +196,13 @@ class _OneStream(Reader):
         self._streams = OwnStreams("loader", self._seed, self._number)
         with self._streams:
             opened = super()._open()
-        if self._stood is not None:
-            self._streams.load_state_dict(self._stood)
-            self._stood = None
+        if self._resumed_streams is not None:
+            self._streams.load_state_dict(self._resumed_streams)
+            self._resumed_streams = None
         return opened
 
     def _end_workers(self) -> None:
-        """Have a wrapped loader with persistent workers start new ones: old ones go on with their random streams, and
-        nobody knows after a resume where those stood."""
+        """Make a wrapped loader start new workers: persistent ones keep random streams that a resume cannot restore."""
         for part in _parts(self._loader):
             if isinstance(part, _TorchLoader) and part.persistent_workers:
                 part._iterator = None
@@ -229,11 +228,11 @@ class _OneStream(Reader):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._draws, self._is_sure = state.get("draws", (False, False))
-        self._stood = None if self._rereads else state.get("streams")
+        self._resumed_streams = None if self._rereads else state.get("streams")
 
 
 def _reads_records(loader: Any) -> bool:
-    """Whether this is torch's loader of a map-style dataset, iterated in torch's way."""
+    """Return whether this is torch's loader of a map-style dataset, with torch's own iteration."""
     kind = type(loader)
     return (
         isinstance(loader, _TorchLoader)
@@ -244,7 +243,7 @@ def _reads_records(loader: Any) -> bool:
 
 
 def _options(loader: Any) -> dict[str, Any]:
-    """The arguments with which torch makes such a loader again."""
+    """Return the arguments with which torch makes such a loader again."""
     names = ("dataset", "num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context",
              "generator", "prefetch_factor", "persistent_workers", "in_order")  # fmt: skip
     options = {name: getattr(loader, name) for name in names if hasattr(loader, name)}
@@ -257,7 +256,7 @@ def _options(loader: Any) -> dict[str, Any]:
 
 
 class _Only:
-    """Converts the one item of a loader that does not make batches."""
+    """Collates the one item of a loader that does not make batches."""
 
     def __init__(self, convert: Any) -> None:
         self._convert = convert
@@ -267,7 +266,7 @@ class _Only:
 
 
 def _wraps(loader: Any) -> bool:
-    """Whether it iterates over a torch loader, or is one of python's iterators, such as islice over one."""
+    """Return whether it iterates over a torch loader, or is one of python's iterators, such as islice over one."""
     if isinstance(loader, _TorchLoader):
         return False
     if isinstance(loader, Iterator) and not hasattr(loader, "__dict__") and not isinstance(loader, GeneratorType):
@@ -276,7 +275,7 @@ def _wraps(loader: Any) -> bool:
 
 
 def _parts(loader: Any, depth: int = 5) -> Iterator[Any]:
-    """The loader, and the loaders, samplers and generators inside of it."""
+    """Yield the loader, and the loaders, samplers and generators inside of it."""
     yield loader
     if depth == 0 or isinstance(loader, torch.Generator):
         return

@@ -1,7 +1,7 @@
-"""Whole batches out of tensors: what torch's default collation makes of single records, with one copy per tensor.
+"""Reads whole batches of a `TensorDataset`, or of nested `Subset`s of one, with one copy per tensor.
 
-This is for `TensorDataset`, and `Subset` of it, in any depth. Where it cannot be told that the outcome would be the
-same to the bit, type, layout and error message, the answer is None, and the records are read one by one.
+The batch is what torch's default collation makes of the single records. Where value, type, layout or error
+message might differ, the result is None, and the records are read one by one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from torch import Tensor
 from torch.utils.data import Subset, TensorDataset, default_collate, get_worker_info
 from torch.utils.data._utils import collate as torch_collate
 
-_WHOLE = {int, np.int64}  # other indices, such as True, mean other things
+_WHOLE = {int, np.int64}  # other indices, such as True, select differently
 
 
 class Gather:
-    """Reads batches of a dataset, as it is when a batch is read.
+    """Reads batches of a dataset in its current state.
 
     Args:
-        collate: What makes a batch of records.
+        collate: The function that makes a batch of records.
 
     Example::
 
@@ -33,12 +33,12 @@ class Gather:
 
     def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
         self._collate = collate
-        self._can: bool | None = None  # found out with the first batch, in the process that reads it
+        self._can: bool | None = None  # known from the first batch on, in the process that reads it
         self._known: Any = None
         self._are_plain = False
 
     def __call__(self, dataset: Any, indices: Any) -> list[Tensor] | None:
-        """The batch of these records; None if it has to be read record by record, which may well be an error."""
+        """Return the batch of these records; None if they have to be read one by one, which may raise."""
         if self._can is None:
             self._can = _stacks_tensors(self._collate)
         if not self._can or type(indices) is not list:
@@ -56,7 +56,7 @@ class Gather:
             return None
         try:
             return _gathered(tensors, subsets, indices)
-        except Exception:  # noqa: BLE001 - such as an index out of range, or a negative one: record by record tells
+        except Exception:  # noqa: BLE001 - such as an index out of range: reading one by one gives its error
             return None
 
 
@@ -69,7 +69,7 @@ def _gathered(tensors: tuple[Tensor, ...], subsets: list[Any], indices: list[Any
         return None
     index = torch.from_numpy(np.array(indices, dtype=np.int64))
     for tensor in tensors:
-        if tensor.requires_grad:  # users may change their mind about it
+        if tensor.requires_grad:  # it may change while training
             return None
     if get_worker_info() is not None:
         return [_to_shared_memory(tensor, index) for tensor in tensors]
@@ -77,7 +77,7 @@ def _gathered(tensors: tuple[Tensor, ...], subsets: list[Any], indices: list[Any
 
 
 def _picked(numbers: Any, indices: list[Any]) -> list[Any]:
-    """The records that a subset of these has at `indices`; none if the subset may be of an unusual kind."""
+    """Return `numbers[index]` for each index; nothing if `numbers` is of an unusual kind."""
     if type(numbers) is list or type(numbers) is range:
         return [numbers[index] for index in indices]
     if type(numbers) is Tensor and numbers.dtype is torch.int64:
@@ -89,10 +89,7 @@ def _picked(numbers: Any, indices: list[Any]) -> list[Any]:
 
 
 def _stacks_tensors(collate: Callable[[list[Any]], Any]) -> bool:
-    """Whether records that are tuples of tensors become a list of stacked ones.
-
-    `default_collate` does that, unless it was taught other ways.
-    """
+    """Return whether tuples of tensors are collated by stacking: by `default_collate`, unless the user extended it."""
     ways = dict(torch_collate.default_collate_fn_map)
     if collate is not default_collate or ways.pop(Tensor, None) is not torch_collate.collate_tensor_fn:
         return False
@@ -100,14 +97,14 @@ def _stacks_tensors(collate: Callable[[list[Any]], Any]) -> bool:
 
 
 def _reads_like_one(dataset: Any) -> bool:
-    """Whether this is a `TensorDataset` of the user's own that gives the same records."""
+    """Return whether this is a subclass of `TensorDataset` that reads records in the same way."""
     kind = type(dataset)
     is_one = issubclass(kind, TensorDataset) and kind.__getitem__ is TensorDataset.__getitem__
     return is_one and not hasattr(kind, "tensors") and not hasattr(dataset, "__getitems__")
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Whether its rows, stacked, are what `index_select` gives."""
+    """Return whether stacking its rows gives what `index_select` gives."""
     return (
         type(tensor) is Tensor
         and tensor.layout is torch.strided
@@ -119,7 +116,7 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _to_shared_memory(tensor: Tensor, index: Tensor) -> Tensor:
-    """Gather to where a batch of a worker has to be in the end; torch's own collation writes there too."""
+    """Gather into shared memory, where torch's collation in a worker writes too."""
     numel = len(index) * (tensor.numel() // len(tensor))
     shared: Any = tensor._typed_storage()  # type: ignore[no-untyped-call]  # it has no annotations
     out = tensor.new(shared._new_shared(numel, device=tensor.device)).resize_(len(index), *tensor.shape[1:])

@@ -1,4 +1,4 @@
-"""`DataLoader`: a description of the data, from which torch loaders are made for any rank, from any batch."""
+"""`DataLoader`: describes the data, and makes torch loaders of it for any rank, from any batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Data = Union[dict[str, _Array], Sequence[_Array], _Array]  # noqa: UP007
 
 GUIDE = "docs/guides/data.md"
 DEFAULT_SEED = 0
-"""Decides the order where nobody said a seed. Ranks may differ in torch's global seed, so that would not do."""
+"""Decides the order if no seed is given. torch's global seed may differ between ranks, so it cannot."""
 
 
 class DataLoader(Generic[T_co]):
@@ -127,11 +127,11 @@ class DataLoader(Generic[T_co]):
     def get_data_loader(
         self, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0
     ) -> torch.utils.data.DataLoader[Any]:
-        """A torch loader of the batches of one rank: first repeated, then dealt out in turn, then skipped.
+        """Return a torch loader of the batches of one rank: repeated, then divided among ranks in turn, then skipped.
 
         `len()` of it is the number of batches of this rank in one epoch, whatever `repeat` and `skip` are. Skipped
         batches are not read. Where batches do not divide by ranks, passes over the data and epochs drift apart;
-        training does better, as the guide on data tells.
+        training does better, see the guide on data.
 
         Args:
             repeat: Go on for ever, epoch after epoch.
@@ -153,7 +153,7 @@ class DataLoader(Generic[T_co]):
         batch_sampler: Any = None,
         numbered: bool = True,
     ) -> SeededLoader:
-        """A torch loader of the batches that `passes` says, with these settings. For the loop, not for users."""
+        """Return a torch loader of the batches in `passes`, with these settings. For training, not for users."""
         return SeededLoader(
             passes,
             seed=self._seed if seed is None else seed,
@@ -163,11 +163,11 @@ class DataLoader(Generic[T_co]):
         )
 
     def seed_for(self, trial_seed: int) -> int:
-        """The seed that decides the order in a trial: the user's generator has the first word."""
+        """Return the seed that decides the order in a trial: that of the user's generator, else the trial's."""
         return trial_seed if self.generator is None else self._seed
 
     def shard(self, *, seed: int, num_replicas: int, rank: int) -> SeededLoader:
-        """One pass of one rank, alike whenever it is made: what a validation reads. For the loop, not for users."""
+        """Return what a validation of one rank reads: the same pass each time. For training, not for users."""
         batch_sampler = adapt_batch_sampler(self.batch_sampler, num_replicas=num_replicas, rank=rank)
         seed = self.seed_for(seed)
         passes = self._passes(seed, rank, num_replicas, repeat=False)
@@ -175,17 +175,17 @@ class DataLoader(Generic[T_co]):
 
     def __iter__(self) -> Iterator[Any]:
         if self._whole is None:
-            self._whole = self.get_data_loader()  # the same one each time: it counts the passes, and may keep workers
+            self._whole = self.get_data_loader()  # kept, because it counts passes and may have workers
         return iter(self._whole)
 
     def __len__(self) -> int:
         return len(self.batch_sampler)
 
     def _passes(self, seed: int, start: int, stride: int, repeat: bool) -> Passes:
-        """Batches start, start + stride, ... of each pass, or, repeated, of the whole stream of epochs."""
+        """Return batches start, start + stride, ... of each pass or, repeated, of all epochs one after another."""
         cut = order.batching(self.batch_sampler, seed)
         if cut is None:
-            return lambda _: _unmeasured(self.batch_sampler, seed, start, stride, repeat)
+            return lambda _: read_unmeasured(self.batch_sampler, seed, start, stride, repeat)
         if repeat:
             return lambda _: _repeated(cut, start, stride)
         return lambda number: ((number, *batch) for batch in order.read_batches(cut, number, start, stride))
@@ -210,7 +210,7 @@ class DataLoader(Generic[T_co]):
 def adapt_batch_sampler(
     batch_sampler: Any, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0
 ) -> BatchSampler:
-    """Wrap a batch sampler for training: repeat it, then deal it out to ranks, then skip.
+    """Wrap a batch sampler for training: repeat it, then divide it among ranks, then skip.
 
     Args:
         batch_sampler: The batches of one epoch.
@@ -230,7 +230,7 @@ def adapt_batch_sampler(
 
 
 def _repeated(cut: order.Batching, start: int, stride: int) -> Iterator[Place]:
-    """Batches start, start + stride, ... of epoch after epoch."""
+    """Yield batches start, start + stride, ... of epoch after epoch."""
     epoch = 0
     if cut.order.is_steady and (batches := cut.count(cut.order.expected_length())):
         epoch, start = divmod(start, batches)
@@ -247,8 +247,8 @@ def _repeated(cut: order.Batching, start: int, stride: int) -> Iterator[Place]:
         epoch += 1
 
 
-def _unmeasured(batch_sampler: Any, seed: int, start: int, stride: int, repeat: bool) -> Iterator[Place]:
-    """The same for a batch sampler without a length: it is read forward, on random streams of its own."""
+def read_unmeasured(batch_sampler: Any, seed: int, start: int, stride: int, repeat: bool = True) -> Iterator[Place]:
+    """Yield the same of a batch sampler without a length: it is read forward, on random streams of its own."""
     source = samplers.RepeatBatchSampler(batch_sampler) if repeat else batch_sampler
     batches = isolated_iterator(source, OwnStreams("sampler", seed))
     for number, indices in islice(enumerate(batches), start, None, stride):
@@ -274,7 +274,7 @@ def _check_dataset(dataset: Any) -> None:
 def _check_workers(
     num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
 ) -> int | None:
-    """The prefetch factor that goes with these settings."""
+    """Check these settings, and return the prefetch factor."""
     if num_workers < 0:
         raise ValueError(f"num_workers={num_workers}. Use 0 to load in the training process.")
     if timeout < 0:

@@ -1,7 +1,7 @@
-"""The order of an epoch: which records, or which of a user's own batches, stand where, in any epoch, from any place.
+"""The order of an epoch: the record, or the user's own batch, at each position of any epoch.
 
-An order has positions in *units*: records where we cut the batches, whole batches where the user's batch sampler did.
-How positions are dealt to ranks is told in `_deal`.
+Positions count *units*: records where we make the batches, whole batches where the user's batch sampler does.
+`deal` divides positions among ranks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch.utils.data import (
     BatchSampler,
     DistributedSampler,
     RandomSampler,
+    Sampler,
     SequentialSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
@@ -33,24 +34,24 @@ EpochWalker = Callable[[int, int, int], Iterator[Any]]
 
 
 class Order(Protocol):
-    """What stands at each position of each epoch."""
+    """The unit at each position of each epoch."""
 
     unit: str
     """ "records" or "batches"."""
 
     is_steady: bool
-    """Every epoch has `expected_length()` units, so that epochs can be counted without looking."""
+    """Every epoch has `expected_length()` units, so that epochs can be counted without reading them."""
 
     def expected_length(self) -> int:
-        """Units of an epoch, by what the sampler says of itself. `TypeError` if it does not."""
+        """Return the units of an epoch by the sampler's own `len()`; `TypeError` if it has none."""
         ...
 
     def length(self, epoch: int) -> int:
-        """Units of this epoch."""
+        """Return the units of this epoch."""
         ...
 
     def read(self, epoch: int, spans: list[Span]) -> list[Any]:
-        """The batch of indices of each span of positions."""
+        """Return the batch of indices of each span of positions."""
         ...
 
 
@@ -60,8 +61,8 @@ class Sequential:
     unit = "records"
     is_steady = True
 
-    def __init__(self, sampler: SequentialSampler) -> None:
-        self._sampler = sampler
+    def __init__(self, sampler: Sampler[int]) -> None:
+        self._sampler: Any = sampler
 
     def expected_length(self) -> int:
         return len(self._sampler)
@@ -73,22 +74,13 @@ class Sequential:
         return [list(range(*span)) for span in spans]
 
 
-class Shuffled:
+class Shuffled(Sequential):
     """Records in an order of their own for each epoch, a pure function of (seed, epoch)."""
 
-    unit = "records"
-    is_steady = True
-
     def __init__(self, sampler: EpochShuffle, seed: int) -> None:
-        self._sampler = sampler
+        super().__init__(sampler)
         self._seed = seed
         self._epoch = -1
-
-    def expected_length(self) -> int:
-        return len(self._sampler)
-
-    def length(self, epoch: int) -> int:  # noqa: ARG002
-        return len(self._sampler)
 
     def read(self, epoch: int, spans: list[Span]) -> list[Any]:
         if epoch != self._epoch:
@@ -98,10 +90,10 @@ class Shuffled:
 
 
 class Sampled:
-    """What a user's own sampler (of records or of batches) yields; each pass is read at the start of its epoch.
+    """What a user's own sampler (of records or of batches) yields; a pass is read whole at the start of its epoch.
 
     Passes run on random streams that are a function of (seed, epoch), so a sampler that draws from `random`, `numpy` or
-    `torch` gives the same epoch whenever it is asked, and the streams of training are left alone.
+    `torch` gives the same epoch whenever it is asked, and nothing is drawn from the streams of training.
     """
 
     def __init__(self, sampler: Any, seed: int, unit: str) -> None:
@@ -134,7 +126,7 @@ class Sampled:
     def _pass(self, epoch: int) -> list[Any]:
         if epoch != self._epoch:
             if self._remembers and self._passes_read < epoch:
-                # It may keep a random state of its own, which only reading the earlier passes brings to this epoch.
+                # It may have a random state of its own, which is right for this epoch only after the earlier passes.
                 logger.info(
                     "%s has no set_epoch(), so its passes before epoch %d are read again.",
                     type(self._sampler).__name__,
@@ -152,10 +144,10 @@ class Sampled:
             for generator, seed in self._generators:
                 generator.manual_seed(seeds.derive_seed("sampler", seed, epoch))
             with OwnStreams("sampler", self._seed, epoch):
-                tell_epoch(self._sampler, epoch)
-                # Up to its length: a sampler that repeats for ever has one, too.
+                set_epoch(self._sampler, epoch)
+                # Up to its length: a sampler that repeats without end has one, too.
                 items = islice(self._sampler, len(self._sampler))
-                # A sampler may fill one list again and again, since torch reads a batch before the next is made.
+                # A sampler may reuse one list, since torch reads a batch before the next is made.
                 return [item.copy() if type(item) is list else item for item in items]
         finally:
             for (generator, _), state in zip(self._generators, states, strict=True):
@@ -164,19 +156,19 @@ class Sampled:
 
 
 class Batching(NamedTuple):
-    """An order, and how it is cut into batches."""
+    """An order, and how it is divided into batches."""
 
     order: Order
     batch_size: int
     drop_last: bool
 
     def count(self, length: int) -> int:
-        """Batches in `length` units."""
+        """Return the number of batches in `length` units."""
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
 
 
 def batching(batch_sampler: Any, seed: int) -> Batching | None:
-    """How the epochs of `batch_sampler` are ordered and cut; None if it has no length, and can only be read forward."""
+    """Return the order and batches of its epochs; None if it has no length, and can only be read forward."""
     try:
         len(batch_sampler)
     except TypeError:
@@ -196,12 +188,12 @@ def _records(sampler: Any, seed: int) -> Order:
 
 
 class EpochShuffle(RandomSampler):
-    """What `shuffle=True` makes: passes that reshuffle, each a pure function of (seed, number of the pass).
+    """The sampler of `shuffle=True`: each pass is a new order, a pure function of (seed, number of the pass).
 
     Args:
         data_source: A dataset with a length, not empty.
         seed: Decides all passes.
-        generator: Kept for those who look; nothing is drawn from it.
+        generator: Kept as an attribute only; nothing is drawn from it.
     """
 
     def __init__(self, data_source: Any, seed: int, generator: torch.Generator | None = None) -> None:
@@ -214,7 +206,7 @@ class EpochShuffle(RandomSampler):
         self._epoch = epoch
 
     def next_epoch(self) -> int:
-        """The number of the pass that begins now."""
+        """Return the number of the pass that begins now."""
         self._epoch += 1
         return self._epoch - 1
 
@@ -231,7 +223,7 @@ class EpochShuffle(RandomSampler):
 
 
 class EpochBatches(BatchSampler):
-    """The batches we cut ourselves: torch's batch sampler, able to start at any batch of any epoch."""
+    """The batch sampler of `batch_size=`: torch's, able to start at any batch of any epoch."""
 
     def __iter__(self) -> Iterator[list[int]]:
         return self._walk(0, 1)
@@ -252,11 +244,11 @@ class EpochBatches(BatchSampler):
 
 
 BLOCK = 8192
-"""Records whose place is computed at a time: enough for numpy to pay, little enough to start at once."""
+"""Records whose order is computed at a time: enough for numpy to be fast, few enough to start at once."""
 
 
 def read_batches(cut: Batching, epoch: int, start: int, stride: int) -> Iterator[tuple[int, Any]]:
-    """Batches start, start + stride, ... of one epoch, each with its position."""
+    """Yield batches start, start + stride, ... of one epoch, each with its position."""
     length = cut.order.length(epoch)
     size = cut.batch_size
     numbers = range(start, cut.count(length), stride)
@@ -285,11 +277,11 @@ _STEADY = {
     samplers.ReproducibleShuffleSampler,
     samplers.ReproducibleShuffleBatchSampler,
 }
-"""Samplers whose passes are as long as they say and, told the epoch, remember nothing."""
+"""Samplers whose passes are as long as their `len()` and depend on nothing but the epoch."""
 
 
 def _parts(sampler: Any) -> Iterator[Any]:
-    """A sampler and those it wraps."""
+    """Yield a sampler and those it wraps."""
     seen: set[int] = set()
     waiting = [sampler]
     while waiting:
@@ -303,15 +295,15 @@ def _parts(sampler: Any) -> Iterator[Any]:
                 waiting.append(wrapped)
 
 
-def tell_epoch(sampler: Any, epoch: int) -> None:
+def set_epoch(sampler: Any, epoch: int) -> None:
     """Call `set_epoch` of a sampler and of those it wraps, where they have one."""
     for part in _parts(sampler):
-        if callable(set_epoch := getattr(part, "set_epoch", None)):
-            set_epoch(epoch)
+        if callable(setter := getattr(part, "set_epoch", None)):
+            setter(epoch)
 
 
 def is_sharded(sampler: Any) -> bool:
-    """Whether someone already deals this sampler's items to several ranks."""
+    """Return whether this sampler, or one it wraps, already divides its items among several ranks."""
     return any(
         (isinstance(part, DistributedSampler) and part.num_replicas > 1)
         or (isinstance(part, samplers.DistributedSampler) and part._num_workers > 1)

@@ -1,7 +1,7 @@
-"""The shuffled order of one epoch, computed rather than stored: which record stands at position p, for any p.
+"""The shuffled order of one epoch, computed rather than stored: the record at any position.
 
-Why two ways, and why these, is told in docs/decisions/shuffle-permutation.md. Checkpoints rely on the numbers this file
-yields: changing them reshuffles the epochs of runs that are under way.
+docs/decisions/shuffle-permutation.md explains why there are two algorithms. Checkpoints rely on the numbers that this
+file yields: changing them reshuffles the epochs of unfinished runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from determined.pytorch.rng import seeds
 
 WHOLE_LIMIT = 1 << 18
-"""Up to this many records an order is drawn whole: 10 MB and 10 milliseconds, and uniform beyond doubt."""
+"""Up to this many records an order is drawn whole: 10 MB, 10 milliseconds, and exactly uniform."""
 
 # Odd constants of the 64-bit finaliser known as splitmix64.
 _MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -32,7 +32,7 @@ class Permutation:
     Args:
         length: How many records an epoch has.
         seed: The trial's seed.
-        epoch: Each epoch has an order of its own.
+        epoch: The epoch; each has its own order.
 
     Example::
 
@@ -54,13 +54,13 @@ class Permutation:
         return self._length
 
     def __getitem__(self, positions: slice) -> list[int]:
-        """The records at a slice of positions."""
+        """Return the records at a slice of positions."""
         if self._whole is not None:
             return self._whole[positions]
         return self._walk(np.arange(*positions.indices(self._length), dtype=np.uint64))
 
     def spans(self, spans: list[tuple[int, int]]) -> list[list[int]]:
-        """The records of many spans (start, stop) of positions; cheaper than one by one."""
+        """Return the records of many spans (start, stop) of positions; cheaper than one by one."""
         if self._whole is not None:
             return [self._whole[start:stop] for start, stop in spans]
         starts, stops = np.array(spans, dtype=np.uint64).reshape(-1, 2).T
@@ -70,7 +70,7 @@ class Permutation:
         return [flat[end + start - stop : end] for end, (start, stop) in zip(ends.tolist(), spans, strict=True)]
 
     def _walk(self, positions: _Words) -> list[int]:
-        """Permute until the number is a record again: the network permutes a few more numbers than there are."""
+        """Permute each number until it is below the length: the network permutes a few more numbers than there are."""
         found = self._network(positions)
         while (outside := np.flatnonzero(found >= self._length)).size:
             found[outside] = self._network(found[outside])
@@ -79,10 +79,10 @@ class Permutation:
 
 
 class _Feistel:
-    """A keyed permutation of `range(rows * columns)`: the column moves by a hash of the row, then the row by one of it.
+    """A keyed permutation of `range(rows * columns)`: adds a hash of the row to the column, then the reverse.
 
     Rows and columns are about equal, and their product exceeds `length` by less than a column, so that nearly every
-    position lands on a record at once. (Halves of a binary number would land outside almost every second time.)
+    position gives a record at once. (Halves of a binary number would give none almost every second time.)
     """
 
     def __init__(self, length: int, keys: _Words) -> None:
@@ -105,7 +105,7 @@ class _Feistel:
 
 
 def _move(place: _Words, by: _Words, size: np.uint64) -> None:
-    """Move each place, in a ring of `size`, by a share of the ring: 32 bits of `by` say which."""
+    """Add to each place, modulo `size`, the fraction of `size` that the high 32 bits of `by` are."""
     by >>= _HALF
     by *= size
     by >>= _HALF
@@ -114,9 +114,9 @@ def _move(place: _Words, by: _Words, size: np.uint64) -> None:
 
 
 def _hash(half: _Words, key: np.uint64) -> _Words:
-    mixed: _Words = half + key  # arrays wrap around silently, which is what we want
+    mixed: _Words = half + key  # overflow of arrays is silent, as intended
     mixed ^= mixed >> _SHIFT_1
     mixed *= _MULTIPLY_1
     mixed ^= mixed >> _SHIFT_2
     mixed *= _MULTIPLY_2
-    return mixed  # its high half is used, which the last multiplication mixed best
+    return mixed  # the caller uses the high half, which is mixed best

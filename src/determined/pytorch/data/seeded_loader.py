@@ -1,5 +1,5 @@
-"""A torch loader that leaves the process's random streams alone, seeds those of its workers per batch, and names the
-record that failed. It reads batches; which batches, it is told.
+"""A torch loader that draws nothing from the process's random streams, seeds those of its workers per batch, and names
+the record that failed. The caller decides which batches it reads.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ Passes = Callable[[int], Iterator[Place]]
 
 
 class SeededLoader(torch.utils.data.DataLoader[Any]):
-    """What `DataLoader.get_data_loader` returns: to the eye a torch loader with the user's dataset, sampler and
-    functions.
+    """What `DataLoader.get_data_loader` returns: a torch loader that shows the user's dataset, sampler and functions.
 
     Args:
         passes: The batches to read. The first `iter()` is pass 0, the next pass 1, and so on.
         seed: Random streams in workers are a function of (purpose, seed, epoch, position).
         purpose: Keeps the random streams of training and validation apart.
         options: Arguments for torch's loader, `dataset` and `batch_sampler` among them.
-        numbered: Whether passes count up. Otherwise every pass is pass 0, and all are alike.
-        seeds_here: Whether batches that are read in this process have random streams of their own too. Whoever asks
-            for it puts those of the process back.
+        numbered: Whether passes count up. Otherwise every pass is pass 0, and all are the same.
+        seeds_here: Whether batches that are read in this process have random streams of their own too; the caller then
+            restores those of the process.
     """
 
     def __init__(
@@ -60,20 +59,20 @@ class SeededLoader(torch.utils.data.DataLoader[Any]):
         self._index.number = self.passes_begun if self._numbered else 0
         self.passes_begun += 1
         if not self.num_workers and not self.pin_memory and self.generator is None:
-            # All that torch would add is a profiler's mark, which costs as much as to gather a small batch.
+            # torch would only add a profiler's mark, which costs as much as gathering a small batch.
             return map(self._reader().read, self._index)
-        # The same loader again, if its workers are to live on.
+        # Keep the loader if its workers are persistent.
         if self._reading is None or not self.persistent_workers:
             self._reading = self._make()
         return iter(self._reading)
 
     def close(self) -> None:
-        """Let go of workers that live on between passes."""
+        """Release persistent workers."""
         self._reading = None
 
     def _make(self) -> torch.utils.data.DataLoader[Any]:
         generator = self.generator
-        if generator is None:  # torch draws the workers' first seeds from here rather than from the global stream
+        if generator is None:  # else torch draws the seeds of workers from the global stream
             generator = torch.Generator()
             generator.manual_seed(seeds.derive_seed("workers", self._purpose, self._seed, self._index.number))
         options = {
@@ -91,7 +90,7 @@ class SeededLoader(torch.utils.data.DataLoader[Any]):
 
 
 class _PassIndex:
-    """What torch iterates over in place of a batch sampler."""
+    """Given to torch as its batch sampler."""
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
@@ -102,7 +101,7 @@ class _PassIndex:
 
 
 class _WorkerStart:
-    """The first thing a worker runs: what the user asked for, with the user's dataset in view."""
+    """Runs first in a worker: shows the user's dataset in `get_worker_info()` and calls their `worker_init_fn`."""
 
     def __init__(self, worker_init_fn: Callable[[int], None] | None) -> None:
         self._worker_init_fn = worker_init_fn
@@ -118,7 +117,7 @@ class _WorkerStart:
 
 
 class _BatchReader(Dataset[Any]):
-    """Makes a batch of a `Place`: in a worker on random streams of the batch's own, else as it is told."""
+    """Makes a batch of a `Place`: in a worker, or if `seeds_streams`, on random streams of the batch's own."""
 
     def __init__(
         self, dataset: Any, collate: Callable[[list[Any]], Any], purpose: str, seed: int, seeds_streams: bool
@@ -132,20 +131,20 @@ class _BatchReader(Dataset[Any]):
         self._seed = seed
 
     def read(self, place: Place) -> Any:
-        """Make it in this process; marked as torch would, if a profiler looks on."""
+        """Make a batch in this process; with torch's mark if a profiler is on."""
         if not torch._C._autograd._profiler_enabled():
             return self.__getitems__(place)
         with torch.profiler.record_function("enumerate(DataLoader)#SeededLoader.__next__"):
             return self.__getitems__(place)
 
-    def __getitems__(self, place: Place) -> Any:  # torch hands over the whole batch here
+    def __getitems__(self, place: Place) -> Any:  # torch passes the whole batch here
         epoch, position, indices = place
         if self.seeds_streams:
             seeds.seed_streams("batch", self._purpose, self._seed, epoch, position)
         dataset = self.dataset
         if (batch := self._gather(dataset, indices)) is not None:
             return batch
-        remaining: Iterator[Any] | None = None
+        remaining: Iterator[Any] | None = None  # records not read yet
         try:
             if self._reads_batches:
                 records = dataset.__getitems__(indices)
@@ -161,7 +160,7 @@ class _BatchReader(Dataset[Any]):
             raise
 
     def _culprit(self, place: Place, remaining: Iterator[Any] | None) -> str:
-        """Which record failed, or, if it cannot be told, which batch."""
+        """Return which record failed or, if that is unknown, which batch."""
         batch, indices = self._where(place), place[2]
         if remaining is None:
             return batch
@@ -188,7 +187,7 @@ def _as_is(batch: Any) -> Any:
 
 
 def _add_note(error: Exception, note: str) -> None:
-    """Say more without changing the error's type, which the user's code may rely on."""
+    """Add a note without changing the error's type, which the user's code may rely on."""
     if hasattr(error, "add_note"):
         error.add_note(note)
     elif error.args and isinstance(error.args[0], str):  # Python 3.10 has no notes

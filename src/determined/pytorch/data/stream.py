@@ -1,5 +1,5 @@
-"""From what a trial's `build_*_data_loader()` returned to the batches the loop trains on: endless, able to say and to
-take up a position. Where a batch is, `_order` and `_deal` compute; `_seeded_loader` reads it.
+"""Makes, of what a trial's `build_*_data_loader()` returned, the batches that the loop trains on: without end, with a
+position that is saved and resumed. `order` and `deal` compute which batch is next; `seeded_loader` reads it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,14 @@ import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 from determined._types import Json, Stateful
-from determined.pytorch import samplers
 from determined.pytorch.data import order
 from determined.pytorch.data.deal import Deal
 from determined.pytorch.data.foreign_loader import is_endless, reader_of
-from determined.pytorch.data.loader import GUIDE, DataLoader
+from determined.pytorch.data.loader import GUIDE, DataLoader, read_unmeasured
 from determined.pytorch.data.seeded_loader import Place
-from determined.pytorch.rng.kept_streams import OwnStreams, isolated_iterator
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -28,11 +25,11 @@ VALIDATION = "build_validation_data_loader"
 
 
 Step = tuple[int, int, int, bool, bool, bool]
-"""What `OrderedStream` knows of a batch being read: epoch, position before and after, starts, ends, stands in."""
+"""A batch being read by `OrderedStream`: epoch, position before and after, starts epoch, ends epoch, is a stand-in."""
 
 
 class TrainingStream(ABC, Iterator[Any]):
-    """Training batches of one rank, for ever. The attributes tell of the batch that `next()` returned last.
+    """Training batches of one rank, without end. The attributes describe the batch that `next()` returned last.
 
     Example::
 
@@ -52,44 +49,40 @@ class TrainingStream(ABC, Iterator[Any]):
     ends_epoch: bool = False
     """The last batch was the last of its epoch."""
     is_stand_in: bool = False
-    """The last batch is another rank's: this one had none left, and takes part so that the others need not wait."""
+    """The last batch is another rank's: this rank had none left, and trains so that the others need not wait."""
 
     @abstractmethod
     def __next__(self) -> Any: ...
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Where to go on after the last batch. The same on every rank, unless the user's own loader says otherwise."""
+        """Return the position after the last batch. Equal on every rank, unless the user's loader has a state."""
 
     @abstractmethod
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where `state_dict()` was taken."""
+        """Continue at the position of `state_dict()`."""
 
     @abstractmethod
     def epoch_shift(self, batches_trained: int) -> int:
-        """How far the next batch's place among epochs of `epoch_length` is ahead of its index: 0 unless ranks changed.
+        """Return how many steps epochs of `epoch_length` are ahead of the batch index: 0 unless ranks changed.
 
-        To be asked before training; it is saved, and stays as it is until ranks change again.
+        Call it before training; it is saved, and stays the same until ranks change again.
         """
 
     @abstractmethod
     def step_back(self) -> None:
-        """Take the last batch back, which was not trained after all: the position is again before it."""
+        """Return to the position before the last batch, which was not trained after all."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of workers. The position stays; `next()` would start them again."""
+        """Release workers. The position stays; `next()` starts them again."""
 
 
 def epoch_length(loader: Any, size: int = 1) -> int:
-    """Steps of an epoch that `size` ranks share; `sys.maxsize` if the loader does not say how long it is.
+    """Return the steps of an epoch that `size` ranks share; `sys.maxsize` if the loader has no length.
 
-    Of loaders that are not ours, each rank has its own: the chief's length must be sent to all.
+    Loaders that are not ours may differ between ranks: the chief's length must be sent to all.
     """
-    return _own_length(loader, size)
-
-
-def _own_length(loader: Any, size: int) -> int:
     try:
         length = len(loader)
     except TypeError:
@@ -104,10 +97,10 @@ def training_stream(
     rank: int = 0,
     size: int = 1,
     batches_trained: int = 0,
-    epoch_length: int | None = None,
+    chief_length: int | None = None,
     is_checked: bool = True,
 ) -> TrainingStream:
-    """The stream of what `build_training_data_loader()` returned.
+    """Return the stream of what `build_training_data_loader()` returned.
 
     Args:
         loader: Our `DataLoader`, or, unchecked, anything that can be iterated over.
@@ -116,16 +109,16 @@ def training_stream(
         size: How many processes train.
         batches_trained: Batches of this rank that were trained before. `load_state_dict` is more exact: it also allows
             for a change of `size`.
-        epoch_length: What the chief's `epoch_length()` said, if several ranks train.
-        is_checked: Refuse loaders other than ours, as training does unless the user opts out.
+        chief_length: The chief's `epoch_length()`, if several ranks train.
+        is_checked: Refuse loaders other than ours; the user may opt out.
 
     Raises:
         RuntimeError: A loader that is not ours, while the check is on.
         TypeError: Something that cannot be iterated over.
         ValueError: A loader without a single batch, or one that differs between ranks.
     """
-    own = _own_length(loader, size)
-    agreed = own if epoch_length is None else epoch_length
+    own = epoch_length(loader, size)
+    agreed = own if chief_length is None else chief_length
     if not isinstance(loader, DataLoader):
         _check_ours(loader, TRAINING, is_checked)
         return ForeignStream(loader, seed, rank, batches_trained, agreed)
@@ -138,10 +131,10 @@ def training_stream(
 
 
 def validation_loader(loader: Any, *, seed: int, rank: int = 0, size: int = 1, is_checked: bool = True) -> Any:
-    """What one rank iterates over in each validation.
+    """Return what one rank iterates over in each validation.
 
     That is its share of our `DataLoader`, in the same order every time, or, unchecked, the user's loader itself. A
-    share may be empty. For `evaluate_full_dataset`, ask for rank 0 of 1.
+    share may be empty. For `evaluate_full_dataset`, pass rank 0 of size 1.
 
     Raises:
         RuntimeError: A loader that is not ours, while the check is on.
@@ -169,7 +162,7 @@ def _check_ours(loader: Any, method: str, is_checked: bool) -> None:
 
 
 def _dataset_repro_warning(fn: str, data_obj: Any, is_deepspeed_trial: bool = False) -> str:
-    """Why a loader of the user's own is refused, and what to do."""
+    """Return why a loader that is not ours is refused, and what to do."""
     where = "context" if is_deepspeed_trial else "context.experimental"
     return (
         f"{fn}() returned a {type(data_obj).__name__}, which cannot be sharded, nor resumed at the right batch. "
@@ -182,8 +175,8 @@ def _dataset_repro_warning(fn: str, data_obj: Any, is_deepspeed_trial: bool = Fa
 class OrderedStream(TrainingStream):
     """Batches of our `DataLoader`.
 
-    The position is kept in records of the epoch over all ranks (in batches, if the user cut them), so another number of
-    ranks can go on from it.
+    The position counts records of the epoch over all ranks (batches, if the user's sampler makes them), so another
+    number of ranks can resume from it.
     """
 
     def __init__(self, loader: DataLoader[Any], seed: int, rank: int, size: int, batches_trained: int) -> None:
@@ -192,10 +185,14 @@ class OrderedStream(TrainingStream):
         self._rank = rank
         self._size = size
         self._batches: Iterator[Any] | None = None
-        self._read_ahead: deque[Step] = deque()  # what workers are loading
+        self._read_ahead: deque[Step] = deque()  # batches that workers are loading
         self._shift: int | None = 0
         self._use_seed(seed)
-        self._check_batches()
+        if self.epoch_length == 0:
+            raise ValueError(
+                f"{TRAINING}() returned a DataLoader without a single batch ({_size_of(loader.dataset)}, "
+                f"batch_size={loader.batch_size}, drop_last={loader.drop_last}), so there is nothing to train on."
+            )
         self._seek(batches_trained)
         if size > 1 and order.is_sharded(loader.batch_sampler):
             logger.warning(
@@ -213,14 +210,6 @@ class OrderedStream(TrainingStream):
             may_cut = self._cut.order.unit == "records"
             self._deal = Deal(self._cut.batch_size, self._size, self._cut.drop_last, may_cut)
 
-    def _check_batches(self) -> None:
-        if self.epoch_length == 0:
-            loader = self._loader
-            raise ValueError(
-                f"{TRAINING}() returned a DataLoader without a single batch ({_size_of(loader.dataset)}, "
-                f"batch_size={loader.batch_size}, drop_last={loader.drop_last}), so there is nothing to train on."
-            )
-
     def _seek(self, batches_trained: int) -> None:
         epoch, step = divmod(batches_trained, self.epoch_length)
         if self._cut is None:
@@ -235,7 +224,8 @@ class OrderedStream(TrainingStream):
 
     def __next__(self) -> Any:
         if self._batches is None:
-            self._batches = iter(self._loader.open(lambda _: self._places(), seed=self._seed))
+            places = self._unmeasured() if self._cut is None else self._measured(self._cut)
+            self._batches = iter(self._loader.open(lambda _: places, seed=self._seed))
         batch = next(self._batches)
         step = self._read_ahead.popleft()
         self.epoch_idx, self._before, self._position, self.starts_epoch, self.ends_epoch, self.is_stand_in = step
@@ -252,20 +242,17 @@ class OrderedStream(TrainingStream):
         return self._shift or 0
 
     def _layout(self) -> list[Json]:
-        """What the number of a step within its epoch depends on."""
+        """Return all that the number of a step within its epoch depends on."""
         return [self.epoch_length, self._size, None if self._cut is None else self._deal.batch]
 
     def _next_place(self) -> tuple[int, int]:
-        """Epoch and position of the batch to come."""
+        """Return epoch and position of the next batch."""
         return (self.epoch_idx + 1, 0) if self.ends_epoch else (self.epoch_idx, self._position)
-
-    def _places(self) -> Iterator[Place]:
-        return self._unmeasured() if self._cut is None else self._measured(self._cut)
 
     def _measured(self, cut: order.Batching) -> Iterator[Place]:
         epoch, position = self._next_place()
         empty = 0
-        while empty < 2:  # one may be: with another batch size, what was left of an epoch may not make a batch
+        while empty < 2:  # one epoch may be empty: with another batch size, the rest of it may not make a batch
             empty += 1
             for spans, steps in self._blocks(epoch, position, cut.order.length(epoch)):
                 empty = 0
@@ -276,7 +263,7 @@ class OrderedStream(TrainingStream):
         raise ValueError(f"{TRAINING}() returned a DataLoader whose epoch {epoch - 1} has no batch.")
 
     def _blocks(self, epoch: int, position: int, length: int) -> Iterator[tuple[list[order.Span], list[Step]]]:
-        """The rest of an epoch for this rank, many steps at a time: what a step costs, every batch costs."""
+        """Yield the rest of an epoch for this rank, many steps at a time, because work per step is work per batch."""
         deal = self._deal
         batch, full, first = deal.batch, deal.batch * self._size, self._rank * deal.batch
         even = max(deal.steps(length - position) - 2, 0)  # only the last two rounds may be uneven
@@ -300,19 +287,16 @@ class OrderedStream(TrainingStream):
             position = after
 
     def _unmeasured(self) -> Iterator[Place]:
-        """A batch sampler without a length: one epoch that never ends, read forward from its beginning."""
-        batches = isolated_iterator(
-            samplers.RepeatBatchSampler(self._loader.batch_sampler), OwnStreams("sampler", self._seed)
-        )
+        """Read a batch sampler without a length as one endless epoch, forward from its beginning."""
         first = self._position + self._rank
-        for number, indices in islice(enumerate(batches), first, None, self._size):
-            before = number - self._rank
+        for place in read_unmeasured(self._loader.batch_sampler, self._seed, first, self._size):
+            before = place[1] - self._rank
             self._read_ahead.append((0, before, before + self._size, before == 0, False, False))
-            yield 0, number, indices
+            yield place
 
     def state_dict(self) -> dict[str, Any]:
         epoch, position = self._next_place()
-        state: dict[str, Json] = {
+        return {
             "version": 1,
             "seed": self._seed,
             "epoch": epoch,
@@ -322,7 +306,6 @@ class OrderedStream(TrainingStream):
             "layout": self._layout(),
             "shift": self._shift,
         }
-        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if "position" not in state_dict:
@@ -333,7 +316,7 @@ class OrderedStream(TrainingStream):
             self._seek(state_dict["batches"])
             return
         if state_dict["seed"] != self._seed:
-            self._use_seed(state_dict["seed"])  # the order that was begun is finished
+            self._use_seed(state_dict["seed"])  # finish the epoch in the order in which it began
         position = state_dict["position"]
         saved, now = (state_dict["unit"], state_dict["length"]), (self._unit(), self._length())
         if saved != now and position:
@@ -363,7 +346,7 @@ class OrderedStream(TrainingStream):
 
 
 class ForeignStream(TrainingStream):
-    """Batches of a loader that is not ours, as it gives them. At its end it is started again."""
+    """Batches of a loader that is not ours, as it yields them. At its end it is started again."""
 
     def __init__(self, loader: Any, seed: int, rank: int, batches_trained: int, length: int) -> None:
         if length == 0:
@@ -380,7 +363,7 @@ class ForeignStream(TrainingStream):
 
     def __next__(self) -> Any:
         if not self._is_open:
-            self._say_if_misplaced()
+            self._warn_if_misplaced()
             self._start()
         while True:
             try:
@@ -405,13 +388,13 @@ class ForeignStream(TrainingStream):
             )
         if begun and not self._is_late:
             self._pass += 1
-        # A loader that was just put at its end is allowed one empty pass, which does not count.
+        # A loader that was resumed at the end of a pass may have one empty pass, which does not count.
         self._is_late = not begun and self._batches_trained > 0 and self._batches_trained % self.epoch_length == 0
         self._reader.start(self._pass, self._batches_trained)
         self._is_open = True
         self._is_fresh = begun or self._batches_trained == 0
 
-    def _say_if_misplaced(self) -> None:
+    def _warn_if_misplaced(self) -> None:
         if not self._is_placed and self._batches_trained % self.epoch_length:
             logger.warning(
                 "%s has no state_dict() and load_state_dict(), so after batch %d training goes on with the first batch "
@@ -432,7 +415,7 @@ class ForeignStream(TrainingStream):
         return state
 
     def _is_ended(self) -> bool:
-        """Whether the next batch is the first of a new pass. To ask the loader would be to read it."""
+        """Return whether the next batch is the first of a new pass, without reading it."""
         return self._batches_trained == (self._pass + 1) * self.epoch_length and not self._is_endless
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -449,7 +432,7 @@ class ForeignStream(TrainingStream):
         return self._batches_trained - batches_trained
 
     def step_back(self) -> None:
-        # The loader itself cannot be turned back; a resume makes it skip, or goes on with the batch after this one.
+        # The loader itself cannot go back; after a resume it skips, or continues with the batch after this one.
         self._batches_trained = max(self._batches_trained - 1, 0)
         self._reader.step_back()
 

@@ -1,4 +1,4 @@
-"""The device of a process; and batches: how many records one has, and its way there, in whatever containers it came."""
+"""Chooses the device of a process, counts the records of a batch, and moves batches to the device."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ logger = logging.getLogger("determined.pytorch")
 
 
 def choose_device(num_gpus: int, size: int, local_rank: int) -> torch.device:
-    """Where this process computes: an accelerator if torch sees any, one per process of a machine; else the CPU."""
+    """Return the device of this process: the CPU, or one of the accelerators, each for one process of a machine."""
     accelerator = torch.accelerator.current_accelerator(check_available=True) if num_gpus else None
     if accelerator is None:
         return torch.device("cpu")
-    # A launcher may show each process its own device alone; then there is just one to take.
+    # A launcher may show each process its own device only.
     index = local_rank % torch.accelerator.device_count() if size > 1 else 0
     if size > 1:
         torch.accelerator.set_device_index(index)
@@ -28,7 +28,7 @@ def choose_device(num_gpus: int, size: int, local_rank: int) -> torch.device:
 
 
 def data_length(data: Any) -> int:
-    """The number of records in a batch: the length of the first tensor or array in it, however deep.
+    """Return the number of records in a batch: the length of the first tensor or array in it, however deep.
 
     Args:
         data: A tensor, an array, or dictionaries, lists, tuples and dataclasses of those.
@@ -44,7 +44,7 @@ def data_length(data: Any) -> int:
     kind = type(data)
     first = data[0] if (kind is list or kind is tuple) and data else data
     if type(first) is torch.Tensor and first.ndim:
-        return first.shape[0]  # nearly every batch; len() of a tensor takes longer than all of this
+        return first.shape[0]  # nearly every batch; len() of a tensor takes longer than these lines
     leaf = next(_arrays(data), None)
     if leaf is not None:
         return len(leaf)
@@ -58,7 +58,7 @@ def data_length(data: Any) -> int:
 
 
 def _arrays(data: Any) -> Iterator[Any]:
-    """Tensors and arrays that have a length, in order."""
+    """Yield the tensors and arrays that have a length, in order."""
     if isinstance(data, (torch.Tensor, np.ndarray)):
         if data.ndim:
             yield data
@@ -68,7 +68,7 @@ def _arrays(data: Any) -> Iterator[Any]:
 
 
 def _children(data: Any) -> Iterable[tuple[str, Any]] | None:
-    """What a container holds, each with the way to write it after the container; None if it is no container."""
+    """Return the items of a container, each with its subscript or attribute as text; None if it is no container."""
     if isinstance(data, Mapping):
         return ((f"[{key!r}]", value) for key, value in data.items())
     if isinstance(data, (list, tuple)):
@@ -79,7 +79,7 @@ def _children(data: Any) -> Iterable[tuple[str, Any]] | None:
 
 
 def to_device(data: Any, device: Any, warned_types: set[type] | None = None) -> Any:
-    """The batch with its tensors on `device`, in containers of the types it came in.
+    """Return the batch with its tensors on `device`, in containers of the same types.
 
     Numeric arrays become tensors; on the CPU they share memory. Objects with a method `to` are asked to move
     themselves. Pinned tensors move in the background. All else, such as strings and numbers, stays as it is, with one
@@ -98,7 +98,7 @@ def to_device(data: Any, device: Any, warned_types: set[type] | None = None) -> 
 
 
 def mover(device: Any, warned_types: set[type] | None = None) -> Callable[[Any], Any]:
-    """`to_device` for many batches: what there is to know about the device is found out before the first."""
+    """Return `to_device` for many batches; the device is examined once."""
     move = _Move(device, set() if warned_types is None else warned_types)
 
     def place(data: Any) -> Any:
@@ -132,8 +132,10 @@ class _Move:
             if self.is_cpu or not data.is_pinned():
                 return data.to(self._device)
             return data.to(self._device, non_blocking=True)
-        if kind in _PLAIN:
-            return _PLAIN[kind](self, data, path)
+        if kind is dict:
+            return {key: self(value, f"{path}[{key!r}]") for key, value in data.items()}
+        if kind is list or kind is tuple:
+            return kind([self(item, f"{path}[{number}]") for number, item in enumerate(data)])
         if callable(move := getattr(data, "to", None)) and not isinstance(data, type):
             return move(self._device)
         if isinstance(data, np.ndarray):
@@ -142,15 +144,6 @@ class _Move:
             moved = [self(child, path + step) for step, child in children]
             return _rebuild(data, moved)
         return self._leave(data, path)
-
-    def _list(self, data: list[Any], path: str) -> list[Any]:
-        return [self(item, f"{path}[{number}]") for number, item in enumerate(data)]
-
-    def _tuple(self, data: tuple[Any, ...], path: str) -> tuple[Any, ...]:
-        return tuple(self._list(list(data), path))
-
-    def _dict(self, data: dict[Any, Any], path: str) -> dict[Any, Any]:
-        return {key: self(value, f"{path}[{key!r}]") for key, value in data.items()}
 
     def _array(self, data: np.ndarray[Any, Any], path: str) -> Any:
         if data.dtype.kind not in "fciub":
@@ -177,11 +170,8 @@ class _Move:
         return data
 
 
-_PLAIN: dict[type, Callable[[_Move, Any, str], Any]] = {list: _Move._list, tuple: _Move._tuple, dict: _Move._dict}
-
-
 def _rebuild(data: Any, moved: list[Any]) -> Any:
-    """A container of the type of `data` that holds `moved`; a plain one if that type cannot be made."""
+    """Return a container of the type of `data` that holds `moved`; a plain one if its constructor fails."""
     try:
         if isinstance(data, (dict, UserDict)):
             mapping = copy.copy(data)  # keeps what else it has, such as a default
