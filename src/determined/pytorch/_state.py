@@ -1,26 +1,14 @@
-"""The one list of what is saved: how far training has come, and everything with a state, by name and in order."""
+"""The one list of what is saved: how far training has come, and every part with a state, by name and in order."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-from torch import nn
-
 from determined import errors
 from determined._types import Json, Stateful
-from determined.pytorch._callback import PyTorchCallback, overrides
-from determined.pytorch.checkpoint import model_state
-from determined.pytorch.checkpoint.encoding import from_plain
-
-logger = logging.getLogger("determined.pytorch")
-
-# What torch's optimizers got over the years; they put in the defaults themselves if an older file lacks them.
-_ADDED_BY_TORCH = {"maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"}
-_ASKED_FOR_BY_TORCH = {"lr_lambdas", "_schedulers"}  # without these its schedulers cannot be restored
+from determined.pytorch.checkpoint.encoding import from_plain, to_plain
 
 
 @dataclass
@@ -68,7 +56,68 @@ class Progress:
 
 
 class CheckpointMismatch(errors.InvalidCheckpointException, RuntimeError, IndexError):
-    """What a checkpoint holds does not fit this trial; nothing was loaded. The message lists everything."""
+    """The checkpoint does not fit this trial; nothing was loaded. The message lists all differences."""
+
+
+@dataclass(frozen=True)
+class Restoring:
+    """Which rank restores a checkpoint, and what is known about the training that saved it."""
+
+    rank: int
+    size: int
+    continues: bool
+    """It is of the same trial, so that its counters and its data go on."""
+    batches_trained: int
+    seed: int
+
+
+class Part:
+    """Something that is saved, with the rules for it. Every rank restores what the chief has saved."""
+
+    keeps_code = False
+    """Its state may hold functions, and objects with a state of their own; see `to_plain`."""
+    is_shown_decoded = True
+    """Callbacks see its saved state decoded; otherwise it is decoded when it is restored."""
+
+    def __init__(self, thing: Stateful) -> None:
+        self._thing = thing
+
+    def state_dict(self) -> Any:
+        """Return what to save; None for nothing."""
+        return self._thing.state_dict()
+
+    def encode(self, state: Any, name: str) -> Any:
+        """Return a state as tensors and plain values."""
+        return to_plain(state, name, keeps_code=self.keeps_code)
+
+    def decode(self, saved: Any, name: str) -> Any:
+        """Return a saved state as callbacks see it before it is restored."""
+        return from_plain(saved, name) if self.is_shown_decoded else saved
+
+    def mismatches(self, saved: Any) -> Iterable[str]:  # noqa: ARG002 - for those that can tell
+        """Yield a sentence for each reason why `saved` (None if nothing was) cannot be loaded."""
+        return ()
+
+    def load_state_dict(self, saved: Any) -> None:
+        """Restore what was saved, or None."""
+        if saved is not None:
+            self._thing.load_state_dict(saved)
+
+
+class RankPart(Part):
+    """Something that every rank saves for itself. The checkpoint holds a list of the states, by rank."""
+
+    is_shown_decoded = False
+    only_continued = False
+    """Only the trial that saved it restores it; one that takes over the weights does not."""
+    chief_name: str | None = None
+    """A second name under which the chief's state is saved alone."""
+
+    def for_rank(self, saved: Sequence[Any], restoring: Restoring) -> Any:
+        """Return the state that this rank restores, or None: its own, or the chief's if the number of ranks changed."""
+        if not saved:
+            return None
+        return saved[restoring.rank if len(saved) == restoring.size else 0]
 
 
 class TrainingState:
@@ -78,39 +127,61 @@ class TrainingState:
 
         state = TrainingState()
         state.track("optimizers_state_dict", Optimizers(context.optimizers))
-        state.track("rng_state", RngState())    # last: restoring the others may draw random numbers
+        state.track("rng_states", RandomStreams(RngState()))  # last: restoring the others may draw random numbers
     """
 
     def __init__(self) -> None:
-        self._parts: dict[str, Stateful | Part] = {}
-        self._per_rank: set[str] = set()
+        self._parts: dict[str, Part] = {}
 
-    def track(self, name: str, part: Stateful | Part, *, per_rank: bool = False) -> None:
-        """Save and restore `part` under this name, after those that came before it.
-
-        Args:
-            name: The key of the checkpoint.
-            part: What has a state.
-            per_rank: Every rank has a state of its own; of the others, the chief's is everybody's.
-        """
+    def track(self, name: str, part: Part) -> None:
+        """Save and restore `part` under this key of the checkpoint, after the parts that were tracked before it."""
         if name in self._parts:
             raise ValueError(f"{name!r} is tracked already.")
         self._parts[name] = part
-        if per_rank:
-            self._per_rank.add(name)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of every part that ranks share, by name; of a part that has none (None), nothing."""
-        return self._states(per_rank=False)
 
     def rank_state_dict(self) -> dict[str, Any]:
-        """The same, of the parts that are this rank's own."""
-        return self._states(per_rank=True)
+        """Return the states that are this rank's own, by name, as tensors and plain values."""
+        return {
+            name: part.encode(state, f"the state of {name}")
+            for name, part in self._parts.items()
+            if isinstance(part, RankPart) and (state := part.state_dict()) is not None
+        }
 
-    def _states(self, *, per_rank: bool) -> dict[str, Any]:
-        parts = ((name, part) for name, part in self._parts.items() if (name in self._per_rank) is per_rank)
-        states = ((name, part.state_dict()) for name, part in parts)
-        return {name: state for name, state in states if state is not None}
+    def state_dict(self, ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the states that all ranks share, and those of `ranks`, which each `rank_state_dict()` returned."""
+        states: dict[str, Any] = {}
+        for name, part in self._parts.items():
+            if isinstance(part, RankPart):
+                states[name] = [mine.get(name) for mine in ranks]
+                if part.chief_name is not None:
+                    states[part.chief_name] = ranks[0].get(name)
+            elif (state := part.state_dict()) is not None:
+                states[name] = state
+        return states
+
+    def encode(self, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what callbacks may have changed or added to, as tensors and plain values."""
+        return {
+            key: self._parts[key].encode(value, key) if key in self._parts else to_plain(value, key)
+            for key, value in checkpoint.items()
+        }
+
+    def decode(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what was read from a file as callbacks see it."""
+        return {
+            key: self._parts[key].decode(value, key) if key in self._parts else from_plain(value, key)
+            for key, value in saved.items()
+        }
+
+    def for_rank(self, checkpoint: Mapping[str, Any], restoring: Restoring) -> dict[str, Any]:
+        """Return the checkpoint with the states that this rank restores in place of those of all ranks."""
+        mine = dict(checkpoint)
+        for name, part in self._parts.items():
+            if isinstance(part, RankPart):
+                is_wanted = restoring.continues or not part.only_continued
+                state = part.for_rank(checkpoint.get(name) or [], restoring) if is_wanted else None
+                mine[name] = from_plain(state, f"the state of {name}")
+        return mine
 
     def check(self, saved: Mapping[str, Any]) -> None:
         """Compare everything with what was saved, before anything changes.
@@ -118,221 +189,14 @@ class TrainingState:
         Raises:
             CheckpointMismatch: Something does not fit. One message lists all of it.
         """
-        problems = [
-            problem
-            for name, part in self._parts.items()
-            if isinstance(part, Part)
-            for problem in part.mismatches(saved.get(name))
-        ]
+        problems = [problem for name, part in self._parts.items() for problem in part.mismatches(saved.get(name))]
         if problems:
             raise CheckpointMismatch(
                 "The checkpoint does not fit this trial, so nothing was loaded:\n  - " + "\n  - ".join(problems)
             )
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Restore every part, in order, if all fit; of the parts per rank, `saved` holds this rank's.
-
-        What was not saved stays as it is; the part says so if it minds.
-        """
+        """Restore every part from what `for_rank()` returned, in order, if all fit."""
         self.check(saved)
         for name, part in self._parts.items():
-            if isinstance(part, Part):
-                part.load_state_dict(saved.get(name))
-            elif name in saved:
-                part.load_state_dict(saved[name])
-
-
-class Part:
-    """Something of the trial that is saved, and knows what it can be restored from."""
-
-    def state_dict(self) -> Any:
-        """What to save; None for nothing."""
-        raise NotImplementedError
-
-    def mismatches(self, saved: Any) -> Iterable[str]:  # noqa: ARG002 - for those that can tell
-        """One sentence for each reason why `saved` (None if nothing was) cannot be loaded."""
-        return ()
-
-    def load_state_dict(self, saved: Any) -> None:
-        """Restore what was saved, or None."""
-        raise NotImplementedError
-
-
-class _Listed(Part):
-    """Objects that are saved as a list, in the order the trial wrapped them in."""
-
-    def __init__(self, kind: str, wrap: str, objects: Sequence[Any], saved_classes: Callable[[str], list[str]]) -> None:
-        self._kind = kind
-        self._wrap = wrap
-        self._objects = objects
-        self._saved_classes = saved_classes
-
-    def classes(self) -> list[str]:
-        """What they are, for messages."""
-        return [class_name(thing) for thing in self._objects]
-
-    def mismatches(self, saved: Any) -> Iterable[str]:
-        kinds = self._counted(self.classes())
-        if saved is None and self._objects:
-            yield f"It holds no {self._kind}s, and this trial wrapped {kinds}."
-            return
-        if not isinstance(saved or [], (list, tuple)):
-            yield f"Its {self._kind}s are a {type(saved).__name__}, not a list."
-            return
-        saved = saved or []
-        if len(saved) < len(self._objects):
-            yield (
-                f"It holds {self._counted(self._saved_classes(self._kind), len(saved))}, and this trial wrapped "
-                f"{kinds}. Call context.{self._wrap}() for the same ones in the same order, or start without it."
-            )
-        for i, (thing, state) in enumerate(zip(self._objects, saved, strict=False)):
-            for problem in self.differences(thing, state):
-                yield f"{self._kind} {i} ({class_name(thing)}): {problem}"
-
-    def differences(self, thing: Any, state: Any) -> Iterable[str]:
-        """Why one saved state does not fit one object."""
-        if not isinstance(state, Mapping):
-            yield f"its saved state is a {type(state).__name__}, not a dict."
-        elif thing is None:
-            yield "there is no such object."
-
-    def load_state_dict(self, saved: Any) -> None:
-        saved = saved or []
-        if len(saved) > len(self._objects):
-            logger.warning(
-                "The checkpoint holds %s and this trial wrapped %s: the first are loaded, the rest is left out.",
-                self._counted(self._saved_classes(self._kind), len(saved)),
-                self._counted(self.classes()),
-            )
-        was = [*self._saved_classes(self._kind), *[""] * len(saved)]
-        for i, (thing, state) in enumerate(zip(self._objects, saved, strict=False)):
-            if was[i] not in ("", class_name(thing)) and not isinstance(thing, nn.Module):  # models were compared
-                logger.warning(
-                    "%s %d was saved as %s, and is %s here: what both know is taken over.",
-                    self._kind.capitalize(), i, was[i], class_name(thing),
-                )  # fmt: skip
-            self.load(thing, state, f"the state of {self._kind} {i} ({class_name(thing)})")
-
-    def load(self, thing: Any, state: Any, where: str) -> None:
-        """Restore one object."""
-        thing.load_state_dict(from_plain(state, where, live=thing.state_dict()))
-
-    def state_dict(self) -> list[Any]:
-        return [self.save(thing) for thing in self._objects]
-
-    def save(self, thing: Any) -> Any:
-        """The state of one object."""
-        return thing.state_dict()
-
-    def _counted(self, classes: list[str], count: int | None = None) -> str:
-        count = len(classes) if count is None else count
-        names = f" ({', '.join(classes)})" if classes else ""
-        return f"{count} {self._kind}{'' if count == 1 else 's'}{names}"
-
-
-class Models(_Listed):
-    """The wrapped models, under plain names."""
-
-    def __init__(self, models: Sequence[nn.Module], saved_classes: Callable[[str], list[str]]) -> None:
-        super().__init__("model", "wrap_model", models, saved_classes)
-
-    def save(self, thing: Any) -> Any:
-        return model_state.model_state_dict(thing)
-
-    def differences(self, thing: Any, state: Any) -> Iterable[str]:
-        if not isinstance(state, Mapping):
-            return [f"its saved state is a {type(state).__name__}, not a dict."]
-        plain = model_state.plain_model(thing)
-        if model_state._judges_itself(plain):
-            return []
-        layers = list(model_state._layers(plain))
-        own = {model_state._plain_name(name, layers): (name, value) for name, value in plain.state_dict().items()}
-        return model_state._differences(model_state._match(state, own), own)
-
-    def load(self, thing: Any, state: Any, where: str) -> None:
-        model_state.load_model_state_dict(thing, from_plain(state, where))
-
-
-class Optimizers(_Listed):
-    """The wrapped optimizers."""
-
-    def __init__(self, optimizers: Sequence[Any], saved_classes: Callable[[str], list[str]]) -> None:
-        super().__init__("optimizer", "wrap_optimizer", optimizers, saved_classes)
-
-    def differences(self, thing: Any, state: Any) -> Iterable[str]:
-        if not isinstance(state, Mapping):
-            return [f"its saved state is a {type(state).__name__}, not a dict."]
-        if type(thing).load_state_dict is not torch.optim.Optimizer.load_state_dict:
-            return []  # it judges for itself
-        saved = [len(group.get("params", ())) for group in state.get("param_groups", ())]
-        own = [len(group["params"]) for group in thing.param_groups]
-        if saved != own:
-            return [f"it was saved with parameter groups of {saved} tensors, and here they have {own}."]
-        if type(thing).__module__.startswith("torch.optim."):  # it would take anything, and fail in its first step
-            needed = set(thing.defaults) - _ADDED_BY_TORCH
-            absent = sorted({name for group in state["param_groups"] for name in needed - set(group)})
-            if absent:
-                return [f"it was saved by another kind of optimizer, which has no {', '.join(absent)}."]
-        return []
-
-
-class Schedulers(_Listed):
-    """The wrapped learning rate schedulers."""
-
-    def __init__(self, schedulers: Sequence[Any], saved_classes: Callable[[str], list[str]]) -> None:
-        super().__init__("lr_scheduler", "wrap_lr_scheduler", schedulers, saved_classes)
-
-    def differences(self, thing: Any, state: Any) -> Iterable[str]:
-        yield from super().differences(thing, state)
-        if thing is not None and isinstance(state, Mapping):
-            absent = sorted(_ASKED_FOR_BY_TORCH & set(thing.state_dict()) - set(state))
-            if absent:
-                yield f"it was saved by another kind of scheduler, which has no {', '.join(absent)}."
-
-
-class Scaler(Part):
-    """The gradient scaler, if there is one."""
-
-    def __init__(self, scaler: Any) -> None:
-        self._scaler = scaler
-
-    def state_dict(self) -> Any:
-        return None if self._scaler is None else self._scaler.state_dict()
-
-    def load_state_dict(self, saved: Any) -> None:
-        if self._scaler is not None and saved is not None:
-            self._scaler.load_state_dict(from_plain(saved, "the state of the gradient scaler"))
-        elif self._scaler is not None:
-            logger.warning("The checkpoint has no state for the gradient scaler: it starts afresh.")
-        elif saved is not None:
-            logger.warning("The checkpoint has the state of a gradient scaler, and this trial wrapped none: left out.")
-
-
-class CallbackStates(Part):
-    """What the callbacks want to keep, by name."""
-
-    def __init__(self, named: Mapping[str, PyTorchCallback]) -> None:
-        self._named = named
-
-    def state_dict(self) -> dict[str, Any]:
-        return {name: callback.state_dict() for name, callback in self._named.items()}
-
-    def load_state_dict(self, saved: Any) -> None:
-        saved = saved or {}
-        for name, callback in self._named.items():
-            if name in saved:
-                callback.load_state_dict(saved[name])
-            elif overrides(callback, "load_state_dict"):
-                logger.warning(
-                    "The checkpoint has no state for callback %r (%s): it starts afresh.", name, type(callback).__name__
-                )
-
-
-def class_name(thing: Any) -> str:
-    """The user's class, out of our wrappers and torch's."""
-    if isinstance(thing, nn.Module):
-        thing = model_state.plain_model(thing)
-    inner = getattr(thing, "scheduler", None) or getattr(thing, "_scheduler", None)
-    if type(thing).__module__.startswith("determined.") and inner is not None:
-        thing = inner
-    return type(thing).__name__
+            part.load_state_dict(saved.get(name))

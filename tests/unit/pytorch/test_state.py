@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,14 +11,15 @@ import torch
 from torch import nn
 
 from determined.pytorch import PyTorchCallback
-from determined.pytorch._state import (
+from determined.pytorch._state import CheckpointMismatch, Part, Progress, RankPart, Restoring, TrainingState
+from determined.pytorch.checkpoint.parts import (
     CallbackStates,
-    CheckpointMismatch,
+    DataPosition,
     Models,
     Optimizers,
-    Progress,
+    RandomStreams,
     Scaler,
-    TrainingState,
+    WaitingGradients,
 )
 
 
@@ -61,13 +63,14 @@ def test_parts_are_restored_in_order() -> None:
     log: list[str] = []
     state = TrainingState()
     for name in ("b", "a", "c"):
-        state.track(name, Cell(1, log, name), per_rank=name == "c")
-    assert list(state.state_dict()) == ["b", "a"]
+        state.track(name, (RankPart if name == "c" else Part)(Cell(1, log, name)))
     assert state.rank_state_dict() == {"c": {"value": 1}}
+    states = state.state_dict([{"c": {"value": 1}}, {"c": {"value": 2}}])
+    assert list(states.items()) == [("b", {"value": 1}), ("a", {"value": 1}), ("c", [{"value": 1}, {"value": 2}])]
     state.load_state_dict({"c": {"value": 4}, "a": {"value": 2}, "b": {"value": 3}})
     assert log == ["b", "a", "c"]
     with pytest.raises(ValueError, match="tracked already"):
-        state.track("a", Cell(1))
+        state.track("a", Part(Cell(1)))
 
 
 def test_all_mismatches_come_in_one_message_and_nothing_changes() -> None:
@@ -77,7 +80,7 @@ def test_all_mismatches_come_in_one_message_and_nothing_changes() -> None:
     saved_model = nn.Linear(2, 4)
     cell = Cell(1)
     state = TrainingState()
-    state.track("cell", cell)
+    state.track("cell", Part(cell))
     state.track("models", Models([model, second], lambda kind: ["Linear"]))
     state.track("optimizers", Optimizers([optimizer, torch.optim.Adam(second.parameters())], unknown))
     saved_optimizer = torch.optim.SGD(saved_model.parameters(), lr=1.0)
@@ -116,7 +119,8 @@ def test_surplus_entries_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_scaler_on_one_side_is_a_warning(caplog: pytest.LogCaptureFixture, saved: Any) -> None:
     """6.4: a mismatch between checkpoint and context is only a warning."""
     with caplog.at_level(logging.WARNING):
-        Scaler(None if saved else torch.amp.GradScaler("cpu")).load_state_dict(saved)
+        context = SimpleNamespace(scaler=None if saved else torch.amp.GradScaler("cpu"))
+        Scaler(context).load_state_dict(saved)
     assert "gradient scaler" in caplog.text
 
 
@@ -138,3 +142,25 @@ def test_callbacks_without_saved_state(caplog: pytest.LogCaptureFixture) -> None
     assert [record.message for record in caplog.records] == [
         "The checkpoint has no state for callback 'b' (Remembers): it starts afresh."
     ]
+
+
+def test_a_part_knows_what_a_rank_restores() -> None:
+    """Each part carries its own rules for another number of ranks, and for another trial; no list of names does."""
+    saved = {"own": [{"value": 1}, {"value": 2}], "data": [{"value": 3}, {"value": 4}], "free": [{"value": 5}] * 2}
+    gradient = {"optimizers": [[torch.tensor([2.0])]]}
+    saved |= {"gradients": [gradient, {"optimizers": [[torch.tensor([4.0])]]}]}
+    state = TrainingState()
+    state.track("own", RankPart(Cell(0)))
+    state.track("data", DataPosition(Cell(0)))
+    state.track("gradients", WaitingGradients(Cell(0)))
+    state.track("free", RandomStreams(Cell(0)))
+    same = state.for_rank(saved, Restoring(rank=1, size=2, continues=True, batches_trained=8, seed=7))
+    assert (same["own"], same["data"], same["free"]) == ({"value": 2}, {"value": 4}, {"value": 5})
+    fewer = state.for_rank(saved, Restoring(rank=0, size=1, continues=True, batches_trained=8, seed=7))
+    assert (fewer["own"], fewer["data"]) == ({"value": 1}, {"value": 3}), "the chief's"
+    assert fewer["gradients"]["optimizers"][0][0].item() == 3.0, "the mean of all ranks"
+    assert fewer["free"] == {"derived": (7, 8, 0)}, "streams that nobody has had"
+    other = state.for_rank(saved, Restoring(rank=0, size=2, continues=False, batches_trained=8, seed=7))
+    assert (other["own"], other["data"], other["gradients"]) == ({"value": 1}, None, None)
+    older = state.for_rank({}, Restoring(rank=0, size=1, continues=True, batches_trained=8, seed=7))
+    assert older["data"] == {"version": 1, "batches": 8}, "an older layout: counted from the beginning"

@@ -19,8 +19,9 @@ from determined._redact import MASK, hidden_in
 from determined.artifacts import documents, verify_in_place
 from determined.core._context import _dummy_init
 from determined.pytorch._context import PyTorchTrialContext
-from determined.pytorch._state import CheckpointMismatch, Models
+from determined.pytorch._state import CheckpointMismatch
 from determined.pytorch.checkpoint.older_layouts import modernise
+from determined.pytorch.checkpoint.parts import Models
 from determined.pytorch.checkpoint.reading import read_state, verify_without_manifest
 from determined.pytorch.code import saved_script
 

@@ -55,12 +55,13 @@ def find_state_file(directory: Path) -> Path:
     )
 
 
-def modernise(checkpoint: dict[str, Any], counts: Mapping[str, int]) -> None:
-    """Bring the keys of 0.12 into today's form, in place.
+def modernise(checkpoint: dict[str, Any], counts: Mapping[str, int], ranks: int = 1) -> None:
+    """Bring the keys of 0.12 to 0.38 into today's form, in place.
 
     Args:
         checkpoint: What was read.
         counts: How many models, optimizers and lr_schedulers this trial wrapped.
+        ranks: How many ranks restore it. Until 0.38 all of them got the chief's random streams.
 
     Raises:
         RuntimeError: Both forms are there, or there are several objects where that release had one.
@@ -79,6 +80,8 @@ def modernise(checkpoint: dict[str, Any], counts: Mapping[str, int]) -> None:
                 f"Wrap one, or make {new!r} of it in on_checkpoint_load_start()."
             )
         checkpoint[new] = [checkpoint.pop(old)][: counts[kind]]
+    if not checkpoint.get("rng_states") and checkpoint.get("rng_state") is not None:
+        checkpoint["rng_states"] = [checkpoint["rng_state"]] * ranks
 
 
 def saved_counters(read: Callable[[str], bytes | None], place: object) -> dict[str, int] | None:
