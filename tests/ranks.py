@@ -25,6 +25,8 @@ from typing import Any
 import pytest
 
 from determined.core import DistributedContext
+from determined.core.ranks.connection import Connection
+from determined.core.ranks.members import Ranks
 from determined.errors import CollectiveError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,27 +68,55 @@ def _secret_of(machines: Sequence[int] | None) -> dict[str, str]:
 # Threads.
 
 
-def run_threads(size: int, body: Body, *, machines: Sequence[int] | None = None, timeout: float = 90) -> list[Any]:
+def run_threads(size: int, body: Body, **options: Any) -> list[Any]:
     """What `body(distributed)` returned on each rank; raises what one raised, a cause rather than its consequence."""
-    outcomes = try_threads(size, body, machines=machines, timeout=timeout)
+    outcomes = try_threads(size, body, **options)
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     for error in sorted(errors, key=lambda error: isinstance(error, CollectiveError)):
         raise error
     return outcomes
 
 
-def try_threads(size: int, body: Body, *, machines: Sequence[int] | None = None, timeout: float = 90) -> list[Any]:
-    """What `body(distributed)` returned or raised on each rank. Each context is closed as its `body` ends."""
-    with free_port() as port, pytest.MonkeyPatch.context() as patch:
+def try_threads(
+    size: int, body: Body, *, machines: Sequence[int] | None = None, timeout: float = 90, over_tcp: bool = False
+) -> list[Any]:
+    """What `body(distributed)` returned or raised on each rank. Each context is closed as its `body` ends.
+
+    Ranks meet in memory, so no port is needed; `over_tcp`, at a port of this machine, where the store ends with rank 0.
+    """
+    import torch.distributed as dist
+
+    memory = dist.HashStore()
+    with ExitStack() as stack:
+        port = stack.enter_context(free_port()) if over_tcp else None
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
         for name, value in _secret_of(machines).items():
             patch.setenv(name, value)
 
         def one(rank: int) -> Any:
             place = places(size, machines)[rank]
-            with DistributedContext(**place, chief_ip="127.0.0.1", pub_port=port, timeout=timeout) as distributed:
+            if over_tcp:
+                context = DistributedContext(**place, chief_ip="127.0.0.1", pub_port=port, timeout=timeout)
+            else:
+                context = join_in_memory(memory, place, timeout)
+            with context as distributed:
                 return body(distributed)
 
         return each_in_a_thread([lambda rank=rank: one(rank) for rank in range(size)], timeout + 15)
+
+
+class InMemory(Connection):
+    """A store in memory. Its calls are short: unless they let other threads run, a rank that looks again stops them."""
+
+    def _call(self, method: str, *args: Any) -> Any:
+        time.sleep(0)
+        return super()._call(method, *args)
+
+
+def join_in_memory(memory: Any, place: Mapping[str, int], timeout: float) -> DistributedContext:
+    """A rank that meets the others in this `torch.distributed.HashStore`."""
+    context = DistributedContext.__new__(DistributedContext)
+    return context._join(Ranks(**place), lambda deadline: InMemory(memory, "a store in memory"), timeout)
 
 
 def each_in_a_thread(works: Sequence[Callable[[], Any]], patience: float) -> list[Any]:

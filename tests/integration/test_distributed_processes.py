@@ -47,7 +47,7 @@ def rounds_and_a_group(distributed: DistributedContext) -> list[Any]:
     found.append(group_sum(distributed.rank))
     with DistributedContext.from_torch_distributed(timeout=90) as second:  # in the group's own store
         found.append(second.allgather(second.rank))
-        assert "default process group" in second._channel._connection.place
+        assert "default process group" in second._channel.session.connection.place
         found.append(distributed.allgather(distributed.rank))  # the first goes on
     dist.destroy_process_group()
     return [*found, distributed.broadcast("done")]

@@ -122,7 +122,7 @@ class Context:
         error = exc_val if exc_val is not None or exc_type is None else exc_type()
         steps: list[Callable[[], None]] = [self.profiler.off, self.preempt.hold]
         if error is not None:  # others may be waiting for this rank
-            steps.append(lambda: self.distributed._say_why(error))
+            steps.append(lambda: self.distributed._set_leave_reason(error))
         steps.append(self.distributed.close)
         if invalid_hp:
             steps.append(lambda: self.train.report_early_exit(EarlyExitReason.INVALID_HP))

@@ -10,14 +10,14 @@ import sys
 from collections.abc import Sequence
 
 from determined import errors
-from determined.core.ranks.meeting import serve_for_process
+from determined.core.ranks.connection import host_for_process
 
 
 def main(args: Sequence[str]) -> int:
     """Open the store, run torch's launcher to its end, and return the exit code."""
     port, *rest = args
     try:
-        serve_for_process("127.0.0.1", int(port), change="C10D_PORT, or leave it out and a free one is taken")
+        host_for_process("127.0.0.1", int(port), change="C10D_PORT, or leave it out and a free one is taken")
     except errors.CollectiveError as problem:
         sys.stderr.write(f"determined.launch.torch_distributed: {problem}\n")
         return 1

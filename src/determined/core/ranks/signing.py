@@ -1,7 +1,7 @@
-"""What proves that a message comes from this job: a secret, and a signature checked before anything is unpickled.
+"""The secret of a job, and signatures made with it, which are checked before anything is unpickled.
 
-`DET_JOB_SECRET` is the secret if the launcher set it. Otherwise the ranks of one machine share a key file of this
-user's. Without a secret there is no job: objects travel pickled, so whoever could write one could run anything.
+The secret is `DET_JOB_SECRET` if that is set, else a key file of this user's, which only one machine can share. There
+is no job without one: objects are sent pickled, so whoever could write one could run any code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SET_ONE = "DET_JOB_SECRET to one value for all ranks, for example `export DET_JO
 
 
 def job_secret(*, one_machine: bool) -> bytes:
-    """The secret of this job.
+    """Return the secret of this job.
 
     Raises:
         CollectiveError: There is none, or others can read it.
@@ -50,7 +50,7 @@ def job_secret(*, one_machine: bool) -> bytes:
 
 
 def _temporary_directory() -> Path:
-    """A directory that only this user can look into; the same for all ranks on this machine."""
+    """Return a directory that only this user can read; the same for all ranks on this machine."""
     path = Path(tempfile.gettempdir()) / f"determined-{os.getuid() if os.name == 'posix' else os.getlogin()}"
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -61,7 +61,7 @@ def _temporary_directory() -> Path:
 
 
 def user_key(path: Path) -> bytes:
-    """This user's key in `path`, made now if it was not there. Ranks that make it at once agree on one."""
+    """Return the key in the file `path`, made now if it is not there. Ranks that make it at once agree on one."""
     if not path.exists():
         draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -92,19 +92,19 @@ def _is_open(found: os.stat_result) -> bool:
 
 
 def derive(secret: bytes, *context: bytes) -> bytes:
-    """A key for one purpose, so that a message signed for one meeting means nothing in another."""
+    """Return a key for one purpose, so that a message signed in one session is refused in another."""
     return hmac.digest(secret, b"\0".join(context), "sha256")
 
 
-def seal(key: bytes, where: str, body: bytes) -> bytes:
-    """`body` with a signature that holds at `where` only."""
-    return hmac.digest(key, where.encode() + b"\0" + body, "sha256") + body
+def sign(key: bytes, path: str, body: bytes) -> bytes:
+    """Return `body` after a signature that is valid for `path` only."""
+    return hmac.digest(key, path.encode() + b"\0" + body, "sha256") + body
 
 
-def unseal(key: bytes, where: str, record: bytes, sender: str) -> bytes:
-    """The body of `record`, if it was sealed with `key` for `where`."""
-    signature, body = record[:SIGNATURE_BYTES], record[SIGNATURE_BYTES:]
-    if not hmac.compare_digest(signature, hmac.digest(key, where.encode() + b"\0" + body, "sha256")):
+def verify(key: bytes, path: str, record: bytes, sender: str) -> bytes:
+    """Return the body of `record`, which must be signed with `key` for `path`."""
+    body = record[SIGNATURE_BYTES:]
+    if not hmac.compare_digest(record, sign(key, path, body)):
         raise CollectiveError(
             f"A message from {sender} is not signed with the secret of this job, so it was refused unread. "
             "Set the same DET_JOB_SECRET for every rank, and check that no other job uses this address and port."

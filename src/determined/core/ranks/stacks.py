@@ -1,4 +1,4 @@
-"""Where is it stuck? The stacks of a training process while it goes on: to stderr at a signal, or as text."""
+"""The stacks of a training process while it goes on: as text, or printed to stderr at a signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FRAMES = 8
 
 
 def stack_of(thread: int) -> list[str]:
-    """Where the thread with this ident is in Python, innermost first, a line per frame.
+    """Return where the thread with this ident is in Python, innermost first, a line per frame.
 
     Safe while it runs, unlike a walk over its frames: the interpreter writes it down without letting go of its lock.
     """
@@ -44,7 +44,7 @@ class StackSignal:
         self._is_installed = False
 
     def install(self) -> None:
-        """Begin to answer; what there was before is called too."""
+        """Begin to answer; a handler that was there before is called too."""
         if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGUSR1"):
             return
         faulthandler.unregister(signal.SIGUSR1)  # else one whose handler was replaced since would make ours do nothing
@@ -53,7 +53,7 @@ class StackSignal:
         self._is_installed = True
 
     def restore(self) -> None:
-        """Put back what there was before."""
+        """Put back the handler that was there before."""
         if not self._is_installed or threading.current_thread() is not threading.main_thread():
             return
         self._is_installed = False

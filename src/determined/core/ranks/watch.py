@@ -1,34 +1,34 @@
-"""Who keeps the others waiting? A thread in every rank says where its rank is, and one rank names those that hang.
+"""Who keeps the others waiting? A thread in every rank reports where its rank is, and one rank names those that hang.
 
 It works while the main thread is in user code, in a C call or asleep. A process that is stopped, or that never lets
-go of Python's lock, says nothing: that too is noticed, by the others.
+go of Python's lock, reports nothing: that too is noticed, by the others.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
-from determined.core.ranks.peers import Member
-from determined.core.ranks.pulse import (
+from determined.core.ranks.members import Member
+from determined.core.ranks.message import Call
+from determined.core.ranks.session import NOTHING_YET
+from determined.core.ranks.stacks import stack_of
+from determined.core.ranks.status import (
     EXCHANGES,
     WAITS,
     WORKS,
-    Pulse,
-    describe_blame,
+    Status,
+    describe_wait,
     exchanges_tensors,
-    find_blame,
     find_stuck,
-    pulse_path,
-    read_pulse,
-    seal_pulse,
+    find_suspects,
 )
-from determined.core.ranks.stacks import stack_of
-from determined.core.ranks.wire import Call
 from determined.errors import CollectiveError, CollectiveTimeout
 
 if TYPE_CHECKING:
@@ -38,16 +38,16 @@ logger = logging.getLogger("determined.core")
 
 T = TypeVar("T")
 
-_UNKNOWN = (lambda: -1), (lambda: None)  # the progress of a rank that does not train
+_NO_PROGRESS = (lambda: -1), (lambda: None)  # of a rank that does not train
 ANSWER_SECONDS = 5.0
-LOOKS = 8
-"""How often each rank says where it is in the time in which one that hangs is to be named."""
+REPORTS = 8
+"""How often each rank reports where it is in the time in which one that hangs is to be named."""
 NAMED = 3
-"""Of how many ranks an error tells where they are."""
+"""How many ranks an error describes."""
 
 
 class Watch:
-    """Watches over the ranks of one session, from a thread.
+    """Watches the ranks of one session, from a thread.
 
     Args:
         participant: This rank.
@@ -56,17 +56,20 @@ class Watch:
     """
 
     def __init__(self, participant: Participant, notice: float, timeout: float) -> None:
-        self._one = participant
+        self._participant = participant
+        self._me = participant.me
+        self._session = participant.session
+        self._connection = participant.session.connection
         self._trainer = threading.get_ident()
-        self._interval, self._patience = notice / LOOKS, notice / 2
+        self._interval, self._patience = notice / REPORTS, notice / 2
         self._timeout = timeout
-        self._began = self._looked = time.monotonic()
+        self._began = self._reported = time.monotonic()
         self._over = threading.Event()
         self._position: object = None
         self._still = 0.0
-        self._known: dict[int, Pulse] = {}  # what others have last been seen to say
-        self._said: dict[int, tuple[object, float, float]] = {}  # by rank: where it was, and when to say so again
-        self._progress: tuple[Callable[[], int], Callable[[], object]] = _UNKNOWN
+        self._known: dict[int, Status] = {}  # what others have last been seen to report
+        self._warned: dict[int, tuple[object, float, float]] = {}  # by rank: where it was, and when to warn again
+        self._progress: tuple[Callable[[], int], Callable[[], object]] = _NO_PROGRESS
         if notice > 0:
             threading.Thread(target=self._run, name="determined-watch", daemon=True).start()
 
@@ -76,174 +79,168 @@ class Watch:
 
     @contextlib.contextmanager
     def showing(self, batches: Callable[[], int], steps: Callable[[], object]) -> Iterator[None]:
-        """Inside, `batches` says how many this rank has trained, and `steps` something that changes as it gets on."""
+        """Inside, `batches` returns how many this rank has trained, and `steps` something that changes as it moves."""
         self._progress = batches, steps
         try:
             yield
         finally:
-            self._progress = _UNKNOWN
+            self._progress = _NO_PROGRESS
 
     def describe(self, members: list[Member]) -> str:
-        """Where these ranks are, in sentences; nothing if that cannot be learnt."""
+        """Return where these ranks are, in sentences; nothing if that cannot be learnt."""
         if self._interval <= 0:
             return ""
-        pulses = _in_time(self._read_all) or self._known
+        statuses = _in_time(self._read_all) or self._known
         return "".join(
-            f" R{str(member)[1:]} {self._describe(member, pulses)}"
+            f" R{str(member)[1:]} {self._describe(member, statuses)}"
             for member in members[:NAMED]
-            if member.rank in pulses
+            if member.rank in statuses
         )
 
-    def stuck(self) -> str:
-        """Where those are that neither wait nor get on, in sentences. To be asked once this rank has given up."""
-        pulses = _in_time(self._read_all) or self._known
-        stuck = find_stuck(pulses, self._silent(pulses), self._patience)
-        return self.describe([member for member in self._others() if member.rank in stuck]).strip()
+    def describe_others(self, *, stuck: bool) -> str:
+        """Return where the other ranks are, in sentences.
 
-    def everyone(self) -> str:
-        """Where the other ranks are, in sentences."""
-        return self.describe(self._others()).strip()
-
-    def _others(self) -> list[Member]:
-        return [member for member in self._one.session.members if member.rank != self._one.me.rank]
+        With `stuck`, only those that neither wait nor move; for a rank that has given up waiting.
+        """
+        others = [member for member in self._session.members if member.rank != self._me.rank]
+        if stuck:
+            statuses = _in_time(self._read_all) or self._known
+            ranks = find_stuck(statuses, self._silent(statuses), self._patience)
+            others = [member for member in others if member.rank in ranks]
+        return self.describe(others).strip()
 
     # The thread.
 
     def _run(self) -> None:
         while not self._over.is_set():
             started = time.monotonic()
-            look = threading.Thread(target=self._look, name="determined-watch-look", daemon=True)
-            look.start()  # by itself: to ask a store whose process is stopped takes for ever
-            look.join(self._interval)
+            report = threading.Thread(target=self._report, name="determined-watch-report", daemon=True)
+            report.start()  # by itself: to ask a store whose process is stopped takes for ever
+            report.join(self._interval)
             unanswered = self._interval
-            while look.is_alive() and not self._over.wait(self._interval):
+            while report.is_alive() and not self._over.wait(self._interval):
                 unanswered += self._interval
-                if look.is_alive():
-                    self._unanswered(unanswered)
+                if report.is_alive():
+                    self._warn_of_store(unanswered)
             self._over.wait(max(0.0, started + self._interval - time.monotonic()))
 
-    def _look(self) -> None:
+    def _report(self) -> None:
+        """Report where this rank is; if no lower rank does so, warn of those that hang."""
         try:
-            own = self._feel()
-            rank = self._one.me.rank
-            self._one.connection.set(pulse_path(self._one.session, rank), seal_pulse(self._one.session, rank, own))
-            if all(self._is_silent(self._read(other)) for other in range(rank)):
-                self._judge(self._read_all())
+            path = self._session.path("status", self._me.rank)
+            self._session.write(path, json.dumps(asdict(self._own_status())).encode())
+            if all(self._silent(self._read([rank])) for rank in range(self._me.rank)):
+                self._warn_of_suspects(self._read_all())
         except CollectiveError as error:  # the session is over; whoever makes a call is told why
-            logger.debug("The watch of rank %s ends: %s", self._one.me.rank, error)
+            logger.debug("The watch of rank %s ends: %s", self._me.rank, error)
             self.stop()
 
-    def _feel(self) -> Pulse:
-        """Where this rank is now."""
-        one, now = self._one, time.monotonic()
-        waiting, (count, steps) = one.waiting, self._progress
+    def _own_status(self) -> Status:
+        participant, now = self._participant, time.monotonic()
+        waiting, (count, steps) = participant.waiting, self._progress
         batches = count()
-        position = (tuple(one.calls.items()), waiting, batches, steps())
-        passed = min(now - self._looked, 2 * self._interval)  # not the hours for which the whole job was stopped
+        position = (tuple(participant.calls.items()), waiting, batches, steps())
+        passed = min(now - self._reported, 2 * self._interval)  # not the hours for which the whole job was stopped
         self._still = self._still + passed if position == self._position else 0.0
-        self._position, self._looked = position, now
+        self._position, self._reported = position, now
         stack = stack_of(self._trainer) if self._still >= self._patience else []
         if waiting is not None:
             state, needs = WAITS, [member.rank for member in waiting.missing()]
         else:
             state, needs = (EXCHANGES if exchanges_tensors(stack) else WORKS), []
-        call = "" if one.last_call is None else str(one.last_call)
-        return Pulse(now - self._began, self._still, state, call, needs, batches, stack)
+        call = "" if participant.last_call is None else str(participant.last_call)
+        return Status(now - self._began, self._still, state, call, needs, batches, stack)
 
-    def _judge(self, pulses: Mapping[int, Pulse]) -> None:
-        silent = self._silent(pulses)
-        blame = find_blame(pulses, silent, self._patience)
-        if not blame.waiting:
-            return
-        # One that hangs is about to say where; if it does not, it gets on, slowly.
-        waits_long = any(pulses[rank].still > 1.5 * self._patience for rank in blame.waiting)
-        for member in self._one.session.members:
-            pulse = pulses[member.rank]
-            is_due = pulse.stack or member.rank in silent or waits_long
-            if member.rank in blame.ranks and is_due and not self._one.absence(member):
-                self._say(
-                    member,
-                    (pulse.call, pulse.batches),
-                    f"{member} {describe_blame(blame, pulses)}. It {self._describe(member, pulses)}",
-                )
+    def _warn_of_suspects(self, statuses: Mapping[int, Status]) -> None:
+        silent = self._silent(statuses)
+        suspects = find_suspects(statuses, silent, self._patience)
+        # One that hangs is about to report its stack; if it does not, it moves, slowly.
+        waits_long = any(statuses[rank].still > 1.5 * self._patience for rank in suspects.waiting)
+        for member in [self._session.members[rank] for rank in suspects.ranks if suspects.waiting]:
+            status = statuses[member.rank]
+            is_due = status.stack or member.rank in silent or waits_long
+            if is_due and not self._participant.find_absence(member):
+                text = f"{member} {describe_wait(suspects, statuses)}. It {self._describe(member, statuses)}"
+                self._warn(member, (status.call, status.batches), text)
 
-    def _unanswered(self, seconds: float) -> None:
-        """The store has not answered for so long."""
-        one, chief = self._one, self._one.session.members[0]
-        hosts = f"{chief}, whose process hosts it" if one.connection.ends_with_chief else "the launcher's process"
-        text = f"{one.connection.place[0].upper()}{one.connection.place[1:]}, where the ranks meet, does not answer"
-        last = f" It {self._describe(chief, self._known, asks=False)}" if one.connection.ends_with_chief else ""
-        text = f"{text} rank {one.me.rank} since {seconds:.0f} s: look at {hosts}.{last}"
-        if seconds >= self._patience and (one.me.rank == 1 or one.me.local_rank == 0):
-            self._say(chief, "unanswered", text)
+    def _warn_of_store(self, seconds: float) -> None:
+        """Warn that the store has not answered for so long; break the connection once the time is up."""
+        chief, place, hosted = self._session.members[0], self._connection.place, self._connection.ends_with_chief
+        host = f"{chief}, whose process hosts it" if hosted else "the launcher's process"
+        text = (
+            f"{place[0].upper()}{place[1:]}, where the ranks meet, does not answer rank {self._me.rank} since "
+            f"{seconds:.0f} s: look at {host}."
+        )
+        if hosted:
+            text += f" It {self._describe(chief, self._known, asks=False)}"
+        if seconds >= self._patience and (self._me.rank == 1 or self._me.local_rank == 0):
+            self._warn(chief, "unanswered", text)
         if seconds >= self._timeout:
-            one.verdict = CollectiveTimeout(text)
-            one.connection.hang_up()
+            self._participant.hang_up_reason = CollectiveTimeout(text)
+            self._connection.hang_up()
 
-    def _say(self, member: Member, position: object, text: str) -> None:
-        """Say it once, and again after twice the time for as long as nothing changes."""
+    def _warn(self, member: Member, position: object, text: str) -> None:
+        """Warn once, and again after twice the time for as long as nothing changes."""
         now = time.monotonic()
-        before, due, gap = self._said.get(member.rank, (None, 0.0, 0.0))
+        before, due, gap = self._warned.get(member.rank, (None, 0.0, 0.0))
         if before != position:
-            due, gap = now, LOOKS * self._interval
+            due, gap = now, REPORTS * self._interval
         if now < due:
             return
-        self._said[member.rank] = (position, now + 2 * gap, 2 * gap)
+        self._warned[member.rank] = (position, now + 2 * gap, 2 * gap)
         logger.warning(
             "%s\nRanks wait %g s for each other; if this takes longer, raise DET_COLLECTIVE_TIMEOUT, in seconds.",
             text,
             self._timeout,
         )
 
-    # What others say.
+    # What ranks have reported.
 
-    def _read(self, rank: int) -> Pulse:
-        session = self._one.session
-        self._known[rank] = read_pulse(session, rank, self._one.connection.get(pulse_path(session, rank)))
-        return self._known[rank]
+    def _read_all(self) -> dict[int, Status]:
+        return self._read(range(self._me.size))
 
-    def _read_all(self) -> dict[int, Pulse]:
-        session = self._one.session
-        records = self._one.connection.get_all([pulse_path(session, member.rank) for member in session.members])
-        self._known = {rank: read_pulse(session, rank, record) for rank, record in enumerate(records)}
-        return self._known
+    def _read(self, ranks: Sequence[int]) -> dict[int, Status]:
+        paths = [self._session.path("status", rank) for rank in ranks]
+        found = {}
+        for rank, path, record in zip(ranks, paths, self._connection.get_all(paths), strict=True):
+            reported = {} if record == NOTHING_YET else json.loads(self._session.verify(path, record, rank))
+            found[rank] = Status(**reported)
+        self._known = {**self._known, **found}
+        return found
 
-    def _age(self, pulse: Pulse) -> float:
-        """How long ago that was said; all ranks count from when they met."""
-        return max(0.0, time.monotonic() - self._began - pulse.elapsed)
+    def _age(self, status: Status) -> float:
+        """Return how long ago this was reported; all ranks count from when the session began."""
+        return max(0.0, time.monotonic() - self._began - status.elapsed)
 
-    def _is_silent(self, pulse: Pulse) -> bool:
-        return self._age(pulse) > self._patience
+    def _silent(self, statuses: Mapping[int, Status]) -> set[int]:
+        return {rank for rank, status in statuses.items() if self._age(status) > self._patience}
 
-    def _silent(self, pulses: Mapping[int, Pulse]) -> set[int]:
-        return {rank for rank, pulse in pulses.items() if self._is_silent(pulse)}
-
-    def _describe(self, member: Member, pulses: Mapping[int, Pulse], *, asks: bool = True) -> str:
-        """The last call of this rank and where it is: sentences, the first without its subject."""
-        pulse = pulses.get(member.rank, Pulse())
-        call = (self._last_call(member) if asks else "") or self._one.last_met or pulse.call
-        said = f"last called {call}." if call else "has made no call yet."
-        if pulse.batches >= 0:
-            said += f" It has trained {pulse.batches} batches."
-        if member.is_stopped(self._one.me):
-            return f"{said} Its process is stopped; `kill -CONT {member.pid}` lets it go on."
-        if self._is_silent(pulse):
+    def _describe(self, member: Member, statuses: Mapping[int, Status], *, asks: bool = True) -> str:
+        """Return the last call of this rank and where it is: sentences, the first without its subject."""
+        status = statuses.get(member.rank, Status())
+        call = (self._last_call(member) if asks else "") or self._participant.last_complete or status.call
+        text = f"last called {call}." if call else "has made no call yet."
+        if status.batches >= 0:
+            text += f" It has trained {status.batches} batches."
+        if member.is_stopped(self._me):
+            return f"{text} Its process is stopped; `kill -CONT {member.pid}` lets it go on."
+        if (age := self._age(status)) > self._patience:
             return (
-                f"{said} It does not answer since {self._age(pulse):.0f} s: its process is stopped, cut off, or in a "
-                f"call that keeps Python's lock. Look at process {member.pid} on {member.host}."
+                f"{text} It does not answer since {age:.0f} s: its process is stopped, cut off, or in a call that "
+                f"keeps Python's lock. Look at process {member.pid} on {member.host}."
             )
-        if pulse.stack:
-            return f"{said} It is at (most recent call first):\n  " + "\n  ".join(pulse.stack)
-        return said
+        if status.stack:
+            return f"{text} It is at (most recent call first):\n  " + "\n  ".join(status.stack)
+        return text
 
     def _last_call(self, member: Member) -> str:
-        """The last call that its slot shows, which is newer than what it has said itself."""
-        header = _in_time(lambda: self._one.slot("job", member.rank))
-        return "" if header is None or not header.call else str(Call("job", header.call, header.operation))
+        """Return the last call that its slot shows, which is newer than what it has reported."""
+        slot = _in_time(lambda: self._participant.read_slot("job", member.rank))
+        return "" if slot is None or not slot.call else str(Call("job", slot.call, slot.operation))
 
 
 def _in_time(work: Callable[[], T]) -> T | None:
-    """What `work` returns, or None if the store does not answer in time, or no longer."""
+    """Return what `work` returns, or None if the store does not answer in time, or no longer."""
     outcome: list[T] = []
 
     def run() -> None:

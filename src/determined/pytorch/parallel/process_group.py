@@ -15,8 +15,7 @@ import torch
 import torch.distributed as dist
 
 from determined import core, errors
-from determined.core.ranks import meeting
-from determined.core.ranks.distributed import _timeout
+from determined.core.ranks import connection, launcher
 from determined.pytorch.parallel.ddp import leave_process_group
 
 ABSENCE_SECONDS = 3.0
@@ -35,10 +34,10 @@ def process_group(ranks: core.DistributedContext) -> Iterator[None]:
         _check(ranks)
         yield
         return
-    before, hook = meeting.connections(), sys.excepthook
+    before, hook = connection.open_sockets(), sys.excepthook
     with named_ranks(ranks):
         _join(ranks)
-    lines = meeting.connections() - before
+    lines = connection.open_sockets() - before
     if (
         getattr(hook, "__name__", "") == "_distributed_excepthook"
     ):  # torch's, which writes [rank0] before tracebacks: once is enough
@@ -48,7 +47,7 @@ def process_group(ranks: core.DistributedContext) -> Iterator[None]:
     except BaseException:
         # Who waits for this rank in an exchange of tensors learns that it will not come. gloo itself keeps its
         # connections as long as anything refers to a model, as the traceback of an error does.
-        meeting.shut(lines)
+        connection.shut(lines)
         raise
     finally:
         if dist.is_initialized():
@@ -61,7 +60,7 @@ def named_ranks(ranks: core.DistributedContext) -> Iterator[None]:
     try:
         yield
     except BaseException as failed:
-        ranks._say_why(failed)
+        ranks._set_leave_reason(failed)
         if not isinstance(failed, RuntimeError):
             raise
         text = str(failed).lower()
@@ -69,8 +68,9 @@ def named_ranks(ranks: core.DistributedContext) -> Iterator[None]:
         is_theirs = is_late or isinstance(failed, dist.DistError) or any(word in text for word in _BROKEN)
         if isinstance(failed, errors.DeterminedError) or not is_theirs:
             raise
-        stuck = ranks._stuck() if is_late else ""  # others may have left by now, for having waited too
-        absent = [] if stuck else ranks._absent(ABSENCE_SECONDS)
+        # Others may have left by now, for having waited too.
+        stuck = ranks._describe_others(stuck=True) if is_late else ""
+        absent = [] if stuck else ranks._find_absent(ABSENCE_SECONDS)
         if absent:
             raise errors.CollectiveError(
                 f"{'; '.join(absent)}. Rank {ranks.rank} was exchanging tensors with it. See its own output for the "
@@ -78,11 +78,12 @@ def named_ranks(ranks: core.DistributedContext) -> Iterator[None]:
             ) from failed
         if is_late:
             late = errors.CollectiveTimeout(
-                f"Rank {ranks.rank} was exchanging tensors, and not every rank came to it within {_timeout():g} s, "
-                f"though all {ranks.size} still run. Every rank has to train the same batches through the same models; "
-                f"if one needs longer, raise DET_COLLECTIVE_TIMEOUT, in seconds. {stuck or ranks._everyone()}"
+                f"Rank {ranks.rank} was exchanging tensors, and not every rank came to it within "
+                f"{launcher.timeout_seconds():g} s, though all {ranks.size} still run. Every rank has to train the "
+                "same batches through the same models; if one needs longer, raise DET_COLLECTIVE_TIMEOUT, in seconds. "
+                f"{stuck or ranks._describe_others()}"
             )
-            ranks._say_why(late, always=True)
+            ranks._set_leave_reason(late, always=True)
             raise late from failed
         raise
 
@@ -100,13 +101,13 @@ def _check(ranks: core.DistributedContext) -> None:
 
 def _join(ranks: core.DistributedContext) -> None:
     """Make the process group. All ranks are known to be there, so this does not wait for one that never comes."""
-    timeout = timedelta(seconds=_timeout())
+    timeout = timedelta(seconds=launcher.timeout_seconds())
     # Each group has a name of its own: a second init() must not find what the first has left in the launcher's store.
     name = ranks.broadcast(uuid.uuid4().hex)
-    if "MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ:
-        if ranks.rank == 0 and not meeting.agent_hosts():  # torch would listen on every interface; it takes ours
-            place = meeting.variable("MASTER_ADDR"), meeting.number("MASTER_PORT")
-            meeting.serve_for_process(*place, spans_machines=ranks.local_size != ranks.size)
+    if launcher.has_master():
+        if ranks.rank == 0 and not launcher.agent_hosts_store():  # torch would listen on every interface; it takes ours
+            place = launcher.variable("MASTER_ADDR"), launcher.number("MASTER_PORT")
+            connection.host_for_process(*place, spans_machines=ranks.local_size != ranks.size)
         url = f"env://?rank={ranks.rank}&world_size={ranks.size}"
         store, _, _ = next(iter(dist.rendezvous(url, timeout=timeout)))  # type: ignore[attr-defined]  # public, as are those below
     else:
@@ -127,7 +128,7 @@ def _own_store(ranks: core.DistributedContext, timeout: timedelta) -> Any:
     if ranks.rank == 0:
         on_one_machine = ranks.local_size == ranks.size
         host = "127.0.0.1" if on_one_machine else os.environ.get("DET_CHIEF_IP") or socket.gethostname()
-        store, port = meeting.free_server(host, spans_machines=not on_one_machine)
+        store, port = connection.host_anywhere(host, spans_machines=not on_one_machine)
         store.set_timeout(timeout)
         place = (host, port)
     host, port = ranks.broadcast(place)

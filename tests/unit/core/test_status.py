@@ -4,76 +4,81 @@ import threading
 import time
 
 import pytest
+import torch.distributed
 
 from determined.core import DistributedContext
-from determined.core.ranks.pulse import (
+from determined.core.ranks.stacks import stack_of
+from determined.core.ranks.status import (
     EXCHANGES,
     WAITS,
     WORKS,
-    Blame,
-    Pulse,
-    describe_blame,
+    Status,
+    Suspects,
+    describe_wait,
     exchanges_tensors,
-    find_blame,
     find_stuck,
+    find_suspects,
 )
-from determined.core.ranks.stacks import stack_of
 from determined.errors import CollectiveTimeout
-from tests.ranks import run_threads, try_threads
+from tests.ranks import join_in_memory, places, run_threads, try_threads
 
 PATIENCE = 30.0
 
 
-def pulse(state: str, still: float = 40.0, needs: list[int] | None = None, batches: int = 5) -> Pulse:
-    return Pulse(100.0, still, state, "allgather(), call 7", needs or [], batches)
+def status(state: str, still: float = 40.0, needs: list[int] | None = None, batches: int = 5) -> Status:
+    return Status(100.0, still, state, "allgather(), call 7", needs or [], batches)
 
 
-def blame(*pulses: Pulse, silent: set[int] | None = None) -> Blame:
-    return find_blame(dict(enumerate(pulses)), silent or set(), PATIENCE)
+def suspects(*statuses: Status, silent: set[int] | None = None) -> Suspects:
+    return find_suspects(dict(enumerate(statuses)), silent or set(), PATIENCE)
 
 
-def test_nobody_is_blamed_while_nobody_waits_long() -> None:
+def test_nobody_is_suspected_while_nobody_waits_long() -> None:
     """A slow batch on all ranks, or a wait that has just begun, is nobody's fault."""
-    assert blame(pulse(WORKS), pulse(WORKS)) == Blame()
-    assert blame(pulse(WAITS, 10, [1]), pulse(WORKS)) == Blame()
-    assert blame(pulse(EXCHANGES), pulse(EXCHANGES)) == Blame()  # all in backward
-    assert blame(pulse(EXCHANGES), pulse(WORKS, 5)) == Blame()  # it gets on
+    assert suspects(status(WORKS), status(WORKS)) == Suspects()
+    assert suspects(status(WAITS, 10, [1]), status(WORKS)) == Suspects()
+    assert suspects(status(EXCHANGES), status(EXCHANGES)) == Suspects()  # all in backward
+    assert suspects(status(EXCHANGES), status(WORKS, 5)) == Suspects()  # it gets on
 
 
 def test_a_call_of_ours_says_for_whom_it_waits() -> None:
     """Rank 2 waits for the chief, which waits for rank 1: it is rank 1, whatever rank 3 does."""
-    waits = pulse(WAITS, needs=[1]), pulse(WORKS), pulse(WAITS, needs=[0]), pulse(WORKS)
-    assert blame(*waits) == Blame([1], [0, 2])
-    assert blame(pulse(WAITS, needs=[1]), pulse(WORKS, 1)) == Blame([1], [0])  # needed, though it gets on
+    waits = status(WAITS, needs=[1]), status(WORKS), status(WAITS, needs=[0]), status(WORKS)
+    assert suspects(*waits) == Suspects([1], [0, 2])
+    assert suspects(status(WAITS, needs=[1]), status(WORKS, 1)) == Suspects([1], [0])  # needed, though it gets on
 
 
 def test_an_exchange_of_tensors_waits_for_all() -> None:
-    """Who does something else and does not move, or says nothing any more, is blamed."""
-    assert blame(pulse(EXCHANGES), pulse(WORKS), pulse(EXCHANGES)) == Blame([1], [0, 2])
-    assert blame(pulse(EXCHANGES), pulse(EXCHANGES, 1), silent={1}) == Blame([1], [0])
-    assert blame(pulse(WAITS, needs=[1]), pulse(EXCHANGES)) == Blame([1], [0])  # two that wait for each other
+    """Who does something else and does not move, or reports nothing any more, is suspected."""
+    assert suspects(status(EXCHANGES), status(WORKS), status(EXCHANGES)) == Suspects([1], [0, 2])
+    assert suspects(status(EXCHANGES), status(EXCHANGES, 1), silent={1}) == Suspects([1], [0])
+    assert suspects(status(WAITS, needs=[1]), status(EXCHANGES)) == Suspects([1], [0])  # two that wait for each other
 
 
 def test_who_is_batches_behind_keeps_others_waiting() -> None:
     """Where torch waits out of sight, as on GPUs, the numbers of batches tell."""
-    assert blame(pulse(WORKS, batches=6), pulse(WORKS)) == Blame([1], [0])
-    assert blame(pulse(WORKS, 1, batches=6), pulse(WORKS)) == Blame()
+    assert suspects(status(WORKS, batches=6), status(WORKS)) == Suspects([1], [0])
+    assert suspects(status(WORKS, 1, batches=6), status(WORKS)) == Suspects()
 
 
 def test_who_has_left_training_is_not_behind() -> None:
     """A rank that has given up has no number of batches any more; who has given up finds the one that did not move."""
-    after = pulse(WORKS, 50, batches=-1), pulse(WORKS, 80)
-    assert blame(*after) == Blame()
-    pulses = dict(enumerate([pulse(WORKS, 0, batches=-1), pulse(WORKS, 80), pulse(EXCHANGES, 80), pulse(WAITS, 80)]))
-    assert find_stuck(pulses, set(), PATIENCE) == {1}
-    assert find_stuck(pulses, {2}, PATIENCE) == {1, 2}
+    after = status(WORKS, 50, batches=-1), status(WORKS, 80)
+    assert suspects(*after) == Suspects()
+    statuses = dict(
+        enumerate([status(WORKS, 0, batches=-1), status(WORKS, 80), status(EXCHANGES, 80), status(WAITS, 80)])
+    )
+    assert find_stuck(statuses, set(), PATIENCE) == {1}
+    assert find_stuck(statuses, {2}, PATIENCE) == {1, 2}
 
 
 def test_the_sentence_for_who_waits() -> None:
     """It names the ranks that wait, where, and for how long."""
-    pulses = {0: pulse(WAITS, 41.4, [1]), 1: pulse(WORKS), 2: pulse(EXCHANGES, 33)}
-    assert describe_blame(Blame([1], [0, 2]), pulses) == "keeps ranks 0 and 2 waiting in allgather(), call 7, for 41 s"
-    assert describe_blame(Blame([1], [2]), pulses) == "keeps rank 2 waiting in an exchange of tensors, for 33 s"
+    statuses = {0: status(WAITS, 41.4, [1]), 1: status(WORKS), 2: status(EXCHANGES, 33)}
+    assert (
+        describe_wait(Suspects([1], [0, 2]), statuses) == "keeps ranks 0 and 2 waiting in allgather(), call 7, for 41 s"
+    )
+    assert describe_wait(Suspects([1], [2]), statuses) == "keeps rank 2 waiting in an exchange of tensors, for 33 s"
 
 
 def test_where_torch_waits_for_others() -> None:
@@ -164,8 +169,6 @@ def test_ranks_that_have_not_come_are_named_before_the_time_is_up(
     """Issue 11, 9: a rank that hangs before the start is named by the chief, which waits for it."""
     monkeypatch.setenv("DET_SLOW_RANK_SECONDS", "0.2")
     with pytest.raises(CollectiveTimeout):
-        DistributedContext(
-            rank=0, size=2, local_rank=0, local_size=2, cross_rank=0, cross_size=1, pub_port=0, timeout=1
-        )
+        join_in_memory(torch.distributed.HashStore(), places(2)[0], timeout=1)
     (said,) = [record.getMessage() for record in caplog.records]
-    assert "missing: 1 of 2" in said
+    assert "missing: rank 1 of 2" in said
