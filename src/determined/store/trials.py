@@ -18,7 +18,7 @@ from determined.store.schema import experiments as experiments_table
 
 SILENCE = datetime.timedelta(minutes=5)
 """How long an unmanaged process may say nothing before it counts as gone."""
-GONE = "The process ended without a word."
+GONE = "The process ended without reporting how."
 """The reason of trials that `settle` ended; if the process speaks after all, the trial runs again."""
 
 _LISTING = "det trial ls"

@@ -312,7 +312,7 @@ def test_a_run_whose_process_is_gone_is_an_error(history: History, runs: Determi
     experiment = runs.get_experiment(run.experiment_id)
     assert experiment.state == ExperimentState.ERROR
     assert experiment.wait() == ExperimentState.ERROR
-    assert "without a word" in runs.get_trial(run.trial_id).state_reason
+    assert "without reporting how" in runs.get_trial(run.trial_id).state_reason
 
 
 def test_events_and_names(history: History, runs: Determined) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from determined.store.metrics import summary
+from determined.store.metrics import rollups
 
 
 def same(one: Any, other: Any) -> bool:
@@ -60,13 +60,13 @@ class Model:
         whole: dict[str, dict[str, dict[str, Any]]] = {}
         for group in self.groups():
             for name in {name for row in self.visible(group) for name in row["body"]}:
-                whole.setdefault(summary.key(group), {})[name] = self._entry(
+                whole.setdefault(rollups.summary_key(group), {})[name] = self._entry(
                     [value for _, value in self.series(group, name)]
                 )
         return whole
 
     def _entry(self, values: list[Any]) -> dict[str, Any]:
-        types = {summary.type_of(value) for value in values}
+        types = {rollups.type_of(value) for value in values}
         if types != {"number"}:
             return {"last": values[-1], "type": types.pop() if len(types) == 1 else "string"}
         finite = [value for value in values if math.isfinite(value)]

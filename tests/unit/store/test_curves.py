@@ -13,7 +13,7 @@ from determined.store import attempts, experiments, trials
 from determined.store.attempts import Attempt
 from determined.store.database.connection import Store
 from determined.store.messages import MetricReport
-from determined.store.metrics import cells, curves, metric_reports
+from determined.store.metrics import curves, metric_reports, rollups
 
 
 def start(store: Store) -> Attempt:
@@ -57,7 +57,7 @@ def check(found: curves.Envelope, points: list[tuple[int, float]], first: int, l
         covered += sum(
             first <= steps <= last and found.steps[place] <= steps <= found.ends[place] for steps, _ in points
         )
-        cell = cells.Cell.of([(0, value, 1) for value in inside])
+        cell = rollups.Cell.of([(0, value, 1) for value in inside])
         assert (found.count[place], found.odd[place]) == (cell.count, cell.odd)
         assert (found.min[place], found.max[place]) == (cell.min, cell.max)
         assert found.mean[place] == pytest.approx(cell.mean)

@@ -15,7 +15,7 @@ from determined import errors
 from determined.store import attempts, experiments, trials
 from determined.store.database.connection import Store
 from determined.store.messages import MetricReport
-from determined.store.metrics import cells, curves, metric_reports
+from determined.store.metrics import curves, metric_reports, rollups
 from determined.store.schema import metric_cells, metric_series
 from determined.store.schema import metrics as metrics_table
 from tests.unit.store.metric_model import Model, same
@@ -43,8 +43,8 @@ example_settings = settings(max_examples=30, deadline=None, suppress_health_chec
 @pytest.fixture(autouse=True)
 def narrow_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dozen points have roll-ups of several levels."""
-    monkeypatch.setattr(cells, "WIDTH", 2)
-    monkeypatch.setattr(cells, "FAN", 2)
+    monkeypatch.setattr(rollups, "WIDTH", 2)
+    monkeypatch.setattr(rollups, "FAN", 2)
 
 
 def make_trial(conn: sa.Connection, smaller: bool = True) -> int:
@@ -172,7 +172,7 @@ def check_curves(conn: sa.Connection, model: Model) -> None:
     assert metric_reports.names(conn, trial_ids=[trial_id]) == {group: found for group, found in names.items() if found}
     for group in GROUPS:
         for name in ("loss", "x"):
-            points = [(s, cells.real(v)) for s, v in model.series(group, name) if s is not None]
+            points = [(s, rollups.real(v)) for s, v in model.series(group, name) if s is not None]
             numbers = [(steps, value) for steps, value in points if value is not None]
             exact = curves.points(conn, trial_id, group, name)
             assert equal(list(zip(exact.steps, exact.value, strict=True)), numbers)
@@ -189,13 +189,13 @@ def check_cells(conn: sa.Connection, trial_id: int, group: str, name: str, numbe
     if series is None:
         assert numbers == []
         return
-    wanted = cells.Rollup()
+    wanted = rollups.Rollup()
     full = wanted.extend([(steps, value, 1) for steps, value in numbers])
     stored = conn.execute(sa.select(metric_cells).where(metric_cells.c.series_id == series.id)).all()
     assert sorted((row.level, row.cell) for row in stored) == sorted((level, place) for level, place, _ in full)
-    kept = {(row.level, row.cell): cells.Cell(*row[3:]) for row in stored}
+    kept = {(row.level, row.cell): rollups.Cell(*row[3:]) for row in stored}
     assert all(kept[level, place] == cell for level, place, cell in full)
-    rollup = cells.Rollup.load(series.rollup)
+    rollup = rollups.Rollup.load(series.rollup)
     assert (rollup.points, series.points) == (len(numbers), len(numbers))
     assert list(rollup.tail(20)) == list(wanted.tail(20))
 

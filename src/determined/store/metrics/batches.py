@@ -21,7 +21,7 @@ _MARK = b"C1"  # JSON is compressed, and zlib begins otherwise
 
 
 def pack(batches: Batches | None) -> bytes | None:
-    """As bytes; None if there is nothing.
+    """Return metrics of batches as bytes; None if there are none.
 
     Example::
 
@@ -38,7 +38,7 @@ def pack(batches: Batches | None) -> bytes | None:
 
 
 def unpack(packed: bytes | None) -> list[dict[str, Json]] | None:
-    """A dict for each batch; None if there was nothing."""
+    """Return a dict for each batch; None if there were none."""
     if packed is None:
         return None
     batches = _unpack_columns(packed) if packed.startswith(_MARK) else values.load(zlib.decompress(packed))

@@ -1,4 +1,4 @@
-"""Curves, read: the envelope of any range in about as many buckets as asked for, and exact points. Nothing is written.
+"""Read curves: the envelope of any range in about as many buckets as asked for, and exact points.
 
 Whatever the range, an envelope reads a few thousand rows at most: roll-ups of the right width, or the points themselves
 where they are few.
@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from determined.store import values
-from determined.store.metrics.cells import Cell, Rollup, join, real, width
+from determined.store.metrics.rollups import Cell, Rollup, join, real, width
 from determined.store.metrics.series import CELL_COLUMNS, PAGE, mentions
 from determined.store.schema import metric_cells, metric_series, metrics
 
@@ -107,7 +107,7 @@ def envelope(
 
 
 def _even(points: Sequence[tuple[int, float, int | None]]) -> list[Cell]:
-    """A cell for each point; averages of few batches are first joined to averages of about as many as the others.
+    """Return a cell for each point; averages of few batches are first joined, to be of about as many as the others.
 
     Windows end at validations and checkpoints too, so that one of 100 batches may be followed by one of 5: drawn as it
     is, the second one is noise that looks like a jump.
@@ -141,7 +141,7 @@ def _even(points: Sequence[tuple[int, float, int | None]]) -> list[Cell]:
 def chart(
     conn: sa.Connection, trial_ids: Sequence[int], group: str, name: str, *, buckets: int = 200
 ) -> dict[int, Envelope]:
-    """The same curve of many trials, for one picture; trials that never reported it are left out."""
+    """Return the same curve of many trials, for one picture; trials that never reported it are left out."""
     found = {trial_id: envelope(conn, trial_id, group, name, buckets=buckets) for trial_id in trial_ids}
     return {trial_id: curve for trial_id, curve in found.items() if len(curve)}
 
@@ -205,7 +205,7 @@ def _series(conn: sa.Connection, trial_id: int, group: str, name: str) -> sa.Row
 
 
 def _points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: int) -> int:
-    """About how many points lie between two steps: right but for the cells at the ends."""
+    """Return about how many points lie between two steps: exact but for the cells at the ends."""
     cell = sa.select(metric_cells.c.cell).where(metric_cells.c.series_id == series.id, metric_cells.c.level == 0)
     newest_first = cell.order_by(metric_cells.c.first_steps.desc()).limit(1)
     start = (conn.scalar(newest_first.where(metric_cells.c.first_steps <= low)) or 0) * width(0)

@@ -1,6 +1,6 @@
-"""Metric reports: written by the rules of the house, read in order of steps. Curves are read in `curves.py`.
+"""Metric reports: appended by attempts, read in order of steps. `curves` reads curves.
 
-The newest attempt of a trial is right. What it repeats of older attempts is archived: kept, and shown nowhere.
+The newest attempt of a trial counts. What it repeats of older attempts is archived: kept, and shown nowhere.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from determined._types import Json
 from determined.store import rows as row_tools
 from determined.store import values
 from determined.store.messages import MetricReport
-from determined.store.metrics import batches, report_rows, summary, validations
-from determined.store.metrics.rules import Rules
+from determined.store.metrics import batches, report_rows, validations
+from determined.store.metrics.report_rows import Rules
+from determined.store.metrics.rollups import summary_key
 from determined.store.metrics.series import PAGE, Fresh, TrialSeries, pages
 from determined.store.metrics.validations import Goal
 from determined.store.metrics.validations import best_validation as best_validation
@@ -70,7 +71,7 @@ def append(conn: sa.Connection, attempt: Attempt, reports: Sequence[MetricReport
     kept = [(report, rules.keep(report)) for report in reports]
     hidden = report_rows.hide_older(conn, attempt, reports)
     new, samples = report_rows.sort(kept)
-    report_rows.meet(conn, attempt, new, hidden)
+    report_rows.merge_stored(conn, attempt, new, hidden)
     report_rows.write(conn, attempt, new, samples)
     fresh = report_rows.fresh(new, samples)
     series = TrialSeries(conn, trial.id, fresh.keys() | hidden.keys())
@@ -80,7 +81,7 @@ def append(conn: sa.Connection, attempt: Attempt, reports: Sequence[MetricReport
 
 
 def unknown_samples(conn: sa.Connection, attempt: Attempt, samples: Sequence[MetricReport]) -> list[MetricReport]:
-    """Those of these samples that are not there yet. Reports of a step need no such question: they are merged."""
+    """Return the samples that are not stored yet. Reports of a step need no such check: they are merged."""
     if not samples:
         return []
     of_trial = (metrics.c.trial_id == attempt.trial_id, metrics.c.steps.is_(None))
@@ -145,16 +146,16 @@ def _save(
     }
     if validations.GROUP in fresh or validations.GROUP in hidden:
         again = validations.GROUP in hidden
-        changes |= validations.follow(conn, trial, goal, fresh.get(validations.GROUP, []), again=again)
+        changes |= validations.changed_columns(conn, trial, goal, fresh.get(validations.GROUP, []), again=again)
     conn.execute(trials.update().where(trials.c.id == trial.id).values(**changes))
     if "searcher_metric_value" in changes:
-        validations.follow_experiment(conn, trial, goal, changes["searcher_metric_value"])
+        validations.update_best_trial(conn, trial, goal, changes["searcher_metric_value"])
 
 
 def _summary(known: dict[str, Any], changes: dict[tuple[str, str], dict[str, Any] | None]) -> dict[str, Any]:
     whole = {key: dict(entries) for key, entries in (known or {}).items()}
     for (group, name), entry in changes.items():
-        entries = whole.setdefault(summary.key(group), {})
+        entries = whole.setdefault(summary_key(group), {})
         if entry is None:
             entries.pop(name, None)
         else:

@@ -15,8 +15,19 @@ import sqlalchemy as sa
 
 from determined._types import Json
 from determined.store import values
-from determined.store.metrics import cells, summary
-from determined.store.metrics.cells import Cell, FullCell, Rollup, join, real, width
+from determined.store.metrics import rollups
+from determined.store.metrics.rollups import (
+    MIXED,
+    Cell,
+    FullCell,
+    Rollup,
+    common_type,
+    join,
+    real,
+    summary_entry,
+    type_of,
+    width,
+)
 from determined.store.schema import metric_cells, metric_series, metrics
 
 PAGE = 2000
@@ -39,7 +50,7 @@ class Series:
     full: list[FullCell] = dataclasses.field(default_factory=list)  # not written yet
 
     def take(self, points: Sequence[tuple[int, Json, int | None]]) -> None:
-        """Go on with these values, which are in order of steps and follow all that were taken."""
+        """Append values, which are in order of steps and follow all earlier ones."""
         self._note_types([value for _, value, _ in points])
         self.last_steps, self.last, _ = points[-1]
         numbers = [
@@ -58,17 +69,17 @@ class Series:
     def _note_types(self, seen: Sequence[Json]) -> None:
         one_of_each = {type(value): value for value in seen}
         for value in seen if str in one_of_each else one_of_each.values():  # of texts, some may be dates
-            self.type = summary.common_type(self.type, summary.type_of(value))
+            self.type = common_type(self.type, type_of(value))
 
     def forget(self) -> None:
-        """Back to no values."""
+        """Drop all values."""
         self.type, self.last, self.last_steps = None, None, None
         self.rollup, self.full = Rollup(), []
 
     @property
     def entry(self) -> dict[str, Any] | None:
-        """What the summary says; None if there is nothing to say."""
-        return None if self.type is None else summary.entry(self.type, self.last, self.rollup.total)
+        """The entry in the summary; None without values."""
+        return None if self.type is None else summary_entry(self.type, self.last, self.rollup.total)
 
 
 class TrialSeries:
@@ -123,7 +134,7 @@ class TrialSeries:
         return [name for name, row in rows if row.last_steps is not None and row.last_steps >= steps]
 
     def _make_again(self, group: str, again: dict[str, tuple[Series, int]]) -> None:
-        """Cut curves back before a step, then take what follows from the rows."""
+        """Cut curves back before a step, then append what follows from the rows."""
         kept = {name: self._cut(series, start) for name, (series, start) in again.items()}
         right = [steps for steps in kept.values() if steps is not None]
         for page in pages(self._conn, self._trial_id, group, min(right) if len(right) == len(kept) else None):
@@ -135,10 +146,10 @@ class TrialSeries:
                     series.take(stepped)
 
     def _cut(self, series: Series, start: int) -> int | None:
-        """Drop the cells that reach `start`; the step up to which the curve is right, None if samples count again."""
+        """Drop the cells that reach `start`; return the step it is right up to, None if samples count again."""
         of_series = metric_cells.c.series_id == series.id
         self._conn.execute(metric_cells.delete().where(of_series, metric_cells.c.last_steps >= start))
-        if series.type == summary.MIXED:  # which types are left is known only after reading everything
+        if series.type == MIXED:  # which types are left is known only after reading everything
             self._conn.execute(metric_cells.delete().where(of_series))
             series.forget()
             return None
@@ -150,7 +161,7 @@ class TrialSeries:
         return start - 1
 
     def _find_last(self, series: Series, before: int) -> None:
-        """The last value that a curve has before a step, or among its samples; one that has none has no type either."""
+        """Set the last value that a curve has before a step, or among its samples; drop all values if there is none."""
         query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches).where(
             *_visible(self._trial_id, series.group), mentions(self._conn, series.name)
         )
@@ -165,7 +176,7 @@ class TrialSeries:
         series.forget()
 
     def save(self) -> dict[tuple[str, str], dict[str, Any] | None]:
-        """Write what changed; the summary's entries of it, None for metrics that are gone."""
+        """Write what changed; return its entries in the summary, None for metrics without values."""
         there = [series for series in self._changed.values() if series.type is not None]
         self._insert([series for series in there if series.id is None])
         if old := [
@@ -208,14 +219,14 @@ def reopened(conn: sa.Connection, series_id: int | None, samples: Cell | None) -
     level = 0
     while full:
         query = sa.select(*columns).where(of_series, metric_cells.c.level == level)
-        rows = conn.execute(query.order_by(metric_cells.c.first_steps.desc()).limit(full % cells.FAN)).all()
+        rows = conn.execute(query.order_by(metric_cells.c.first_steps.desc()).limit(full % rollups.FAN)).all()
         rollup.open.append(join(Cell(*row) for row in reversed(rows)))
-        level, full = level + 1, full // cells.FAN
+        level, full = level + 1, full // rollups.FAN
     return rollup
 
 
 def mentions(conn: sa.Connection, name: str) -> sa.ColumnElement[bool]:
-    """Rows whose text has a metric's name in it: one that is reported seldom is found without reading the rest."""
+    """Return the condition that a row names a metric: one that is seldom reported is found without reading the rest."""
     find = sa.func.instr if conn.dialect.name == "sqlite" else sa.func.strpos
     return find(metrics.c.body, json.dumps(name)) > 0
 
@@ -225,7 +236,7 @@ def _visible(trial_id: int, group: str) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def pages(conn: sa.Connection, trial_id: int, group: str, after: int | None = None) -> Iterator[list[Fresh]]:
-    """Visible rows of a group after a step, in order of steps, some at a time; all, samples first, without a step."""
+    """Yield pages of visible rows of a group after a step, in order; without a step all, samples first."""
     query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches).where(*_visible(trial_id, group))
     if after is None:
         yield from _pages(conn, query.where(metrics.c.steps.is_(None)).order_by(metrics.c.id))
@@ -240,7 +251,7 @@ def _pages(conn: sa.Connection, query: sa.Select[Any]) -> Iterator[list[Fresh]]:
 
 
 def _by_name(rows: Iterable[Fresh]) -> dict[str, list[tuple[Any, Json, int | None]]]:
-    """Steps, values and windows by metric."""
+    """Return steps, values and windows by metric."""
     found: dict[str, list[tuple[Any, Json, int | None]]] = collections.defaultdict(list)
     for steps, body, window in rows:
         for name, value in body.items():
@@ -249,7 +260,7 @@ def _by_name(rows: Iterable[Fresh]) -> dict[str, list[tuple[Any, Json, int | Non
 
 
 def _only_after(page: Iterable[Fresh], kept: dict[str, int | None]) -> Iterator[Fresh]:
-    """Of each metric only what follows the step that it is right up to; samples where that is None."""
+    """Yield of each metric only what follows the step in `kept`; samples where that is None."""
     for steps, body, window in page:
         after = -1 if steps is None else steps
         later = {n: v for n, v in body.items() if n in kept and ((right := kept[n]) is None or after > right)}

@@ -1,4 +1,4 @@
-"""Which validation of a trial is its best and which its latest, by the metric that the experiment searches for.
+"""The best and the latest validation of a trial, by the metric that the experiment searches for.
 
 The best is the first of the best: a tie goes to the earlier step. NaN is never the best; it may be the latest.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from determined.store import values
-from determined.store.metrics.cells import real
+from determined.store.metrics.rollups import real
 from determined.store.metrics.series import Fresh, pages
 from determined.store.schema import experiments, metrics, trials
 
@@ -42,7 +42,7 @@ class Goal:
         return min(comparable, key=lambda candidate: (self.rank(candidate[1]), candidate[0]), default=None)
 
 
-def follow(
+def changed_columns(
     conn: sa.Connection,
     trial: sa.Row[Any],
     goal: Goal,
@@ -67,7 +67,7 @@ def follow(
     elif not found:
         return {}
     else:
-        found += _standing(conn, trial, goal.metric)
+        found += _known(conn, trial, goal.metric)
     best = goal.best(found)
     latest = max(found, key=lambda candidate: candidate[0], default=None)
     return {
@@ -78,8 +78,8 @@ def follow(
     }
 
 
-def follow_experiment(conn: sa.Connection, trial: sa.Row[Any], goal: Goal, value: float | None) -> None:
-    """Keep an experiment's best trial right after the best value of one trial has become `value`."""
+def update_best_trial(conn: sa.Connection, trial: sa.Row[Any], goal: Goal, value: float | None) -> None:
+    """Update an experiment's best trial after the best value of one trial has become `value`."""
     if value == trial.searcher_metric_value:
         return
     row = sa.select(experiments.c.best_trial_id).where(experiments.c.id == trial.experiment_id)
@@ -117,7 +117,7 @@ def _values(metric: str, rows: Iterable[Fresh]) -> list[tuple[int, float]]:
     return [(steps, value) for steps, value in found if steps is not None and value is not None]
 
 
-def _standing(conn: sa.Connection, trial: sa.Row[Any], metric: str) -> list[tuple[int, float]]:
+def _known(conn: sa.Connection, trial: sa.Row[Any], metric: str) -> list[tuple[int, float]]:
     """Return the best and the latest validation so far."""
     ids = [row_id for row_id in (trial.best_validation_id, trial.latest_validation_id) if row_id is not None]
     rows = conn.execute(sa.select(metrics.c.steps, metrics.c.body).where(metrics.c.id.in_(ids)))

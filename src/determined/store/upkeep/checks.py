@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from determined.store import schema
 from determined.store.database import failures, opening
 from determined.store.database.connection import Store
-from determined.store.metrics.cells import real, width
+from determined.store.metrics.rollups import real, width
 from determined.store.metrics.series import pages
 from determined.store.schema import checkpoints, experiments, metric_cells, metric_series, metrics, tasks, trials
 

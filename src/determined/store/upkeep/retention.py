@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from determined.errors import ConfigError
 from determined.store import checkpoints, experiments, trials
-from determined.store.metrics.cells import real
+from determined.store.metrics.rollups import real
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

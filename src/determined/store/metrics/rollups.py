@@ -1,4 +1,4 @@
-"""Roll-ups of a curve, as arithmetic: points go in, full cells come out. No SQL here; see `series.py` and `curves.py`.
+"""Roll-ups of a curve, as arithmetic: points go in, full cells and the entry of a summary come out. No SQL here.
 
 Points are grouped by their place in the curve, not by their step: cell n of level k sums up the points
 n * width(k) ... (n + 1) * width(k) - 1. A full cell never changes. What is not full yet is kept like the digits of a
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from determined._types import Json
 from determined.store import values
+from determined.store.messages import SUMMARY_KEYS
 
 WIDTH = 16
 """Points in a cell of level 0."""
@@ -24,13 +26,13 @@ Point = tuple[int, float, int]  # steps, value, and how many batches it is an av
 
 
 def width(level: int) -> int:
-    """Points in a full cell of this level."""
+    """Return the number of points in a full cell of this level."""
     return WIDTH * int(FAN**level)
 
 
 @dataclasses.dataclass(slots=True)
 class Cell:
-    """What some neighbouring points amount to. `min`, `max` and `sum` are of the finite values, None without one.
+    """The sum of some neighbouring points. `min`, `max` and `sum` are of the finite values, None without one.
 
     The mean weighs each value by the batches behind it; a cell that was stored without weights counts each once.
 
@@ -126,7 +128,7 @@ class Rollup:
     samples: Cell | None = None
 
     def extend(self, points: Sequence[Point]) -> list[FullCell]:
-        """Add points, which follow all earlier ones; the cells that this fills."""
+        """Add points, which follow all earlier ones; return the cells that this fills."""
         full: list[FullCell] = []
         start = 0
         while start < len(points):
@@ -187,7 +189,7 @@ def _plain(cell: Cell | None) -> list[float | None] | None:
 
 
 def real(value: Json) -> float | None:
-    """A metric as a point of a curve; None if it is no number. A whole number too long for a float is infinite."""
+    """Return a metric as a float; None if it is no number. A whole number too long for a float is infinite."""
     if type(value) is float:  # nearly always
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -196,3 +198,66 @@ def real(value: Json) -> float | None:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+MIXED = "mixed"
+"""Values of more than one type were seen; a summary says `string` for it."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
+
+
+def summary_key(group: str) -> str:
+    """Return where a group stands in a summary.
+
+    Example::
+
+        assert (summary_key("training"), summary_key("validation"), summary_key("inference")) == (
+            "avg_metrics", "validation_metrics", "inference")
+    """
+    return SUMMARY_KEYS.get(group, group)
+
+
+def type_of(value: Json) -> str:
+    """Return the type of a value, in a summary's words.
+
+    Example::
+
+        assert [type_of(v) for v in (1, "a", True, None, [], {}, "2025-01-31")] == [
+            "number", "string", "boolean", "null", "array", "object", "date"]
+    """
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float)):
+        return "number"
+    if isinstance(value, str):
+        return "date" if value[:1].isdigit() and _DATE.fullmatch(value) else "string"
+    if value is None:
+        return "null"
+    return "object" if isinstance(value, dict) else "array"
+
+
+def common_type(one: str | None, other: str) -> str:
+    """Return the type of values of both types; None is the type of no values."""
+    return other if one in (None, other) else MIXED
+
+
+def summary_entry(type_name: str, last: Json, total: Cell | None) -> dict[str, Any]:
+    """Return one metric in a summary. Count, min, max, sum and mean are of the finite numbers.
+
+    The mean weighs each by the batches that it is an average of, where that was said.
+
+    Example::
+
+        assert summary_entry("number", 2, Cell.of([(1, 1.0, 1), (2, 3.0, 1), (3, 2.0, 1)])) == {
+            "count": 3, "min": 1.0, "max": 3.0, "sum": 6.0, "mean": 2.0, "last": 2, "type": "number"}
+    """
+    if type_name != "number" or total is None:
+        return {"last": last, "type": "string" if type_name == MIXED else type_name}
+    return {
+        "count": total.count,
+        "min": total.min,
+        "max": total.max,
+        "sum": total.sum,
+        "mean": total.mean,
+        "last": last,
+        "type": type_name,
+    }
