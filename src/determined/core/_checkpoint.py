@@ -1,6 +1,6 @@
-"""Checkpoints of a training process: store, restore, upload, download, delete.
+"""CheckpointContext: store, restore, upload, download and delete checkpoints.
 
-Bytes are the business of `artifacts`; here ranks agree on what is stored, and a report leaves when it is.
+`artifacts` moves the bytes; here ranks agree on what is stored, and a stored checkpoint is reported.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ import builtins
 import contextlib
 import enum
 import functools
-import hashlib
 import json
 import logging
 import os
 import shutil
-import stat
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -23,22 +21,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from determined import artifacts, errors
 from determined._home import data_directory
-from determined._redact import redacted
 from determined._types import Json
 from determined.artifacts import Draft, FileEntry, Manifest, Selector, SharedFile, Storage
-from determined.artifacts.writer import naming
+from determined.core import _checkpoint_files as files
 from determined.core import _sharding
+from determined.core._checkpoint_files import METADATA
 from determined.core.ranks.distributed import DistributedContext
 from determined.core.recording.shipper import Shipper
-from determined.core.recording.values import plain
-from determined.store.messages import LARGEST_STEP, CheckpointReport
+from determined.store.messages import CheckpointReport
 
 if TYPE_CHECKING:
     from determined.core._earlier import EarlierRuns
 
 logger = logging.getLogger("determined.core")
 
-METADATA = "metadata.json"
 T = TypeVar("T")
 
 
@@ -84,7 +80,7 @@ class CheckpointContext:
 
     @property
     def location(self) -> str:
-        """Where checkpoints lie, for people."""
+        """Where checkpoints are stored, for people."""
         return self._storage.url
 
     def upload(
@@ -113,8 +109,8 @@ class CheckpointContext:
         if ckpt_dir is None:
             raise RuntimeError("upload(None): there is nothing to upload. Pass the directory, or use shard=True.")
         metadata = self._checked(metadata)
-        root = _directory(ckpt_dir)
-        paths = _selected(root, selector)
+        root = files.existing_directory(ckpt_dir)
+        paths = files.selected_paths(root, selector)
         keeps_metadata = selector is None or selector(METADATA) or not paths
         storage_id = str(uuid.uuid4())
         with self._drafting(storage_id, is_sole=True) as draft:
@@ -130,11 +126,7 @@ class CheckpointContext:
             metadata: Kept as `metadata.json`; says at least `steps_completed`.
             shard: Every rank gets a directory of its own, and all become one checkpoint. Collective.
         """
-        if shard:
-            with self._store_path_shards(metadata) as place:
-                yield place
-            return
-        with self._store_path(metadata) as place:
+        with self._store_path_shards(metadata) if shard else self._store_path(metadata) as place:
             yield place
 
     @contextlib.contextmanager
@@ -158,11 +150,11 @@ class CheckpointContext:
         with self._drafting(storage_id, is_sole=True) as draft:
             path = draft.workspace()
             if shows_shared:
-                write_shared(path, shared)
+                files.write_shared(path, shared)
             yield path, storage_id
             if shows_shared:
-                shared = {name: file for name, file in shared.items() if _is_unchanged(path / name, file)}
-            own = _selected(path, None) - shared.keys()
+                shared = {name: file for name, file in shared.items() if files.is_unchanged(path / name, file)}
+            own = files.selected_paths(path, None) - shared.keys()
             entries = draft.put(path, own, move=True, known=written) | draft.put_shared(shared)
             # A block of the user's may have added to it; ours has not.
             self._publish(draft, entries, checked if written is not None else self._checked(metadata))
@@ -275,11 +267,11 @@ class CheckpointContext:
         self._shipper.put(CheckpointReport(storage_id, {}, {}, "DELETED"))
 
     def list(self) -> builtins.list[str]:
-        """The ids of all checkpoints in this storage, sorted."""
+        """Return the ids of all checkpoints in this storage, sorted."""
         return self._storage.list()
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
-        """The metadata that was stored with a checkpoint; empty if there was none."""
+        """Return the metadata that was stored with a checkpoint; empty if there was none."""
         return self._metadata(self._manifest(storage_id))
 
     def _manifest(self, storage_id: str) -> Manifest:
@@ -310,10 +302,10 @@ class CheckpointContext:
             )
 
     def _checked(self, metadata: Mapping[str, Any] | None) -> dict[str, Json]:
-        """The metadata as it will be stored; refused here, before any byte is written."""
-        checked = _plain_metadata(metadata)
+        """Return the metadata as it will be stored; refuse it here, before any byte is written."""
+        checked = files.plain_metadata(metadata)
         if "steps_completed" in checked:
-            checked["steps_completed"] = _whole(checked["steps_completed"])
+            checked["steps_completed"] = files.whole_steps(checked["steps_completed"])
         elif checked or self._needs_metadata:
             raise ValueError(
                 f"The checkpoint's metadata holds {sorted(checked)} but no steps_completed. "
@@ -323,7 +315,7 @@ class CheckpointContext:
 
     @contextlib.contextmanager
     def _drafting(self, storage_id: str, *, is_sole: bool = False) -> Iterator[Draft]:
-        """A draft that leaves nothing behind unless it was published."""
+        """Open a draft; one that is not published is removed."""
         draft = self._storage.draft(storage_id, is_sole=is_sole)
         try:
             yield draft
@@ -337,10 +329,10 @@ class CheckpointContext:
         metadata: dict[str, Json],
         keeps_metadata: bool = True,
     ) -> None:
-        """Make the draft a checkpoint, then say so."""
+        """Make the draft a checkpoint, and report it."""
         if keeps_metadata:
             entries = {**entries, **draft.put_bytes(METADATA, json.dumps(metadata, indent=2).encode())}
-        self._shipper.secure()  # or it might survive a kill that what was reported before it does not
+        self._shipper.secure()  # a kill must not leave the checkpoint without the reports before it
         self._shipper.mark_pending(draft.storage_id)
         manifest = draft.publish(entries)
         self._shipper.put(CheckpointReport(draft.storage_id, metadata, manifest.resources))
@@ -353,13 +345,13 @@ class CheckpointContext:
     ) -> _sharding.Offer:
         if ckpt_dir is None and selector is not None:
             raise RuntimeError("upload(None, selector=...): a selector needs a directory to select from.")
-        checked = _plain_metadata(metadata)
+        checked = files.plain_metadata(metadata)
         if ckpt_dir is None:
             return _sharding.Offer(None, metadata=checked)
-        root = _directory(ckpt_dir)
+        root = files.existing_directory(ckpt_dir)
         found = root.stat()
         identity = (self._distributed.cross_rank, found.st_dev, found.st_ino) if selector is None else None
-        return _sharding.Offer(sorted(_selected(root, selector)), identity, checked)
+        return _sharding.Offer(sorted(files.selected_paths(root, selector)), identity, checked)
 
     def _upload_shards(
         self,
@@ -373,13 +365,20 @@ class CheckpointContext:
         storage_id = draft.storage_id if draft else self._distributed.broadcast(str(uuid.uuid4()))
         if all(offer.paths is None for offer in offers):
             raise RuntimeError("upload(shard=True): every rank passed None, so there is nothing to upload.")
-        metadata = self._merged_metadata(offers)
+        merged, conflicts = _sharding.merge_metadata([offer.metadata for offer in offers])
+        if conflicts:
+            raise RuntimeError(
+                f"metadata conflicts between ranks:{_sharding.describe(conflicts, self._distributed.rank == 0)}"
+            )
+        metadata = self._checked(merged)
         mine = self._settled_share(offers, source)
         writes_metadata = self._distributed.rank == next(r for r, offer in enumerate(offers) if offer.paths is not None)
         with contextlib.ExitStack() as stack:
             own = draft or stack.enter_context(self._drafting(storage_id))
             parts = self._all_or_none(
-                lambda: self._put_share(own, source, mine, metadata if writes_metadata else None, draft)
+                lambda: self._put_share(
+                    own, source, mine, metadata if writes_metadata else None, move=draft is not None
+                )
             )
             entries = {path: entry for part in parts for path, entry in part.items()}
             self._distributed.run_on_chief(lambda: self._publish(own, entries, metadata, keeps_metadata=False))
@@ -391,31 +390,24 @@ class CheckpointContext:
         source: os.PathLike[str] | str | None,
         paths: set[str],
         metadata: dict[str, Json] | None,
-        workspace_of: Draft | None,
+        *,
+        move: bool,
     ) -> dict[str, FileEntry]:
         entries: dict[str, FileEntry] = {}
         if source is not None and paths:
-            entries.update(draft.put(Path(source), sorted(paths), move=workspace_of is not None))
+            entries.update(draft.put(Path(source), sorted(paths), move=move))
         if metadata is not None:
             entries.update(draft.put_bytes(METADATA, json.dumps(metadata, indent=2).encode()))
         return entries
 
-    def _merged_metadata(self, offers: builtins.list[_sharding.Offer]) -> dict[str, Json]:
-        merged, conflicts = _sharding.merge_metadata([offer.metadata for offer in offers])
-        if conflicts:
-            raise RuntimeError(
-                f"metadata conflicts between ranks:{_sharding.describe(conflicts, self._distributed.rank == 0)}"
-            )
-        return self._checked(merged)
-
     def _settled_share(self, offers: builtins.list[_sharding.Offer], source: os.PathLike[str] | str | None) -> set[str]:
-        """The paths that this rank uploads. Collective."""
+        """Return the paths that this rank uploads. Collective."""
         shares = _sharding.share(offers)
         rank = self._distributed.rank
 
         def digests() -> dict[str, str]:
             contested = [path for path, ranks in shares.contested.items() if rank in ranks]
-            return {path: _digest(Path(source or ".") / path) for path in contested}
+            return {path: files.digest_of(Path(source or ".") / path) for path in contested}
 
         paths, conflicts = shares.settle(self._all_or_none(digests) if shares.contested else [])
         if conflicts:
@@ -439,7 +431,7 @@ class CheckpointContext:
             self._upload_shards(lambda: self._offer(path, metadata, None), path, draft=draft)
 
     def _all_or_none(self, work: Callable[[], T]) -> builtins.list[T]:
-        """Every rank's result, in order; if the work failed on any rank, every rank raises. Collective."""
+        """Return every rank's result, in order; if the work failed on any rank, every rank raises. Collective."""
         result, failed = None, None
         try:
             result = work()
@@ -448,7 +440,7 @@ class CheckpointContext:
         self._distributed.agree(failed)
         return self._distributed.allgather(result)
 
-    # Downloads: the first rank of a machine works, the others wait for its word.
+    # Downloads: the first rank of a machine works, the others wait for it.
 
     def _fetch_for_machine(
         self,
@@ -483,7 +475,7 @@ class CheckpointContext:
     def _download_temporarily(
         self, storage_id: str, is_shared: bool, selector: Selector | None, manifest: Manifest | None
     ) -> tuple[Path, Path | None]:
-        """The directory, and the same again on the rank that has to remove it."""
+        """Return the directory, and on the rank that has to remove it the same again."""
         made: list[Path] = []
 
         def make() -> Path:
@@ -501,70 +493,3 @@ class CheckpointContext:
                 shutil.rmtree(directory, ignore_errors=True)
             raise
         return path, made[0] if made else None
-
-
-def write_shared(root: Path, files: Mapping[str, SharedFile]) -> None:
-    """Write copies that may be changed."""
-    for name, file in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with naming(path):
-            path.write_bytes(file.content)
-        path.chmod(file.mode | stat.S_IWUSR)
-
-
-def _is_unchanged(path: Path, file: SharedFile) -> bool:
-    try:
-        return not path.is_symlink() and path.read_bytes() == file.content
-    except OSError:  # removed, or something else by now
-        return False
-
-
-def _directory(path: os.PathLike[str] | str) -> Path:
-    root = Path(path)
-    if not root.is_dir():
-        raise FileNotFoundError(
-            f"{root} is not a directory, so there is nothing to upload. Pass a checkpoint directory."
-        )
-    return root
-
-
-def _selected(root: Path, selector: Selector | None) -> set[str]:
-    """The wanted paths of a directory. Two at its root are ours: `metadata.json` is written anew from the metadata, and
-    what a download left there is about the checkpoint that was downloaded."""
-    ours = (METADATA, artifacts.CARRIED)
-    return {path for path in artifacts.list_tree(root) if path not in ours and (selector is None or selector(path))}
-
-
-def _plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Json]:
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise TypeError(f"A checkpoint's metadata is a dict, not {type(metadata).__name__}: {metadata!r}.")
-    checked = plain(metadata or {}, "checkpoint metadata")
-    assert isinstance(checked, dict)
-    if (size := len(json.dumps(checked, indent=2))) > artifacts.documents.LARGEST:
-        raise ValueError(
-            f"The checkpoint's metadata takes {size} bytes, and {artifacts.documents.LARGEST} is the limit. "
-            "Keep what is large in a file of the checkpoint."
-        )
-    return redacted(checked)
-
-
-def _whole(steps: Json) -> int:
-    """The number of steps, which is what checkpoints are told apart and ordered by."""
-    if isinstance(steps, float) and steps.is_integer():
-        steps = int(steps)
-    if isinstance(steps, bool) or not isinstance(steps, int):
-        raise ValueError(
-            f"steps_completed in the checkpoint's metadata is {steps!r}; expected the number of steps as an int."
-        )
-    if steps > LARGEST_STEP:
-        raise ValueError(f"steps_completed in the checkpoint's metadata is {steps}; expected at most 2**63 - 1.")
-    return steps
-
-
-def _digest(path: Path) -> str:
-    checksum = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            checksum.update(block)
-    return checksum.hexdigest()

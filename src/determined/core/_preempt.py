@@ -1,6 +1,6 @@
-"""should_preempt(): one question that says on all ranks, at the same call, whether to save and leave.
+"""PreemptContext.should_preempt(): whether to save and stop, answered on all ranks at the same call.
 
-The answer comes from a signal to this process or from the link. What to do about it is the caller's business.
+The answer comes from a signal to this process or from the link. The caller decides what to do about it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PreemptContext:
         self._shipper = shipper or Shipper()
         asks_link = self._mode is PreemptMode.WorkersAskMaster or self._distributed.rank == 0
         self._watcher = _PreemptionWatcher(link or NullLink()) if asks_link else None
-        self._signals = StopSignals(speaks=self._distributed.rank == 0)
+        self._signals = StopSignals(prints=self._distributed.rank == 0)
         self._exchange = _Exchange(self._distributed)
         self._started = False
         self._closed = False
@@ -92,14 +92,14 @@ class PreemptContext:
         self.close()
 
     def hold(self) -> None:
-        """Ask the link no more; a signal that comes from now on waits until `close()`. `core.Context` does this."""
+        """Stop asking the link; a signal that comes from now on waits until `close()`. `core.Context` does this."""
         if self._started:
             self._signals.hold()
             if self._watcher is not None:
                 self._watcher.close()
 
     def close(self) -> None:
-        """Stop watching, and give signals back to whoever had them, with one that waits."""
+        """Stop watching, and restore the signal handlers that were there; a signal that waits is delivered to them."""
         if self._started and not self._closed:
             self._closed = True
             self.hold()
@@ -134,7 +134,9 @@ class PreemptContext:
 
     def any_rank_stops(self, wants: bool) -> bool:
         """Whether any rank is asked to stop, or `wants` to; one exchange for both questions. Collective."""
-        if self._mode is not PreemptMode.WorkersAskChief or self._distributed.size == 1:
+        if self._distributed.size == 1:
+            return self.should_preempt() or wants
+        if self._mode is not PreemptMode.WorkersAskChief:
             asked = self.should_preempt(at_once=True)
             return any(self._distributed.allgather(wants)) or asked
         asked, wanted = self._exchange.ask_all(self._is_asked_to_stop, wants)
@@ -143,14 +145,14 @@ class PreemptContext:
         return asked or wanted
 
     def acknowledge_preemption_signal(self) -> None:
-        """Say that this process stops with work left and wants to be continued. Said once."""
+        """Report that this process stops with work left and wants to be continued; later calls do nothing."""
         if not self._acknowledged:
             self._acknowledged = True
             self._shipper.put(PreemptionAcknowledged())
 
     @property
     def was_acknowledged(self) -> bool:
-        """Whether this process has said that it stops with work left."""
+        """Whether this process has reported that it stops with work left."""
         return self._acknowledged
 
     @property
@@ -163,7 +165,12 @@ class PreemptContext:
         return "another rank" if self._acknowledged else ""
 
     def _is_asked_to_stop(self) -> bool:
-        return self._signals.poll() or (self._watcher is not None and self._watcher.should_preempt())
+        self._signals.is_polled = True
+        if self._signals.received or self._watcher is None:
+            return self._signals.received
+        if self._watcher.awaits_answer:  # a request may be waiting already: give it a little time
+            self._watcher.answered.wait(FIRST_ANSWER_SECONDS)
+        return self._watcher.is_asked
 
 
 class _Exchange:
@@ -191,12 +198,12 @@ class _Exchange:
 
     def ask_all(self, is_asked_to_stop: Callable[[], bool], wants: bool = False) -> tuple[bool, bool]:
         """Whether any rank is asked to stop, and whether any wants to. Collective."""
-        # Every rank speaks, since a scheduler may send its signal to any one of them. The chief's pace counts.
-        said = self._distributed.allgather((is_asked_to_stop(), self._next_stride(), wants))
-        self._answer = self._answer or any(stop for stop, _, _ in said)
-        self._stride = said[0][1]
+        # Every rank answers, since a scheduler may send its signal to any one of them. The chief's stride counts.
+        answers = self._distributed.allgather((is_asked_to_stop(), self._next_stride(), wants))
+        self._answer = self._answer or any(stop for stop, _, _ in answers)
+        self._stride = answers[0][1]
         self._calls_left = self._stride - 1
-        return self._answer, any(wanted for _, _, wanted in said)
+        return self._answer, any(wanted for _, _, wanted in answers)
 
     def _next_stride(self) -> int:
         now = time.monotonic()
@@ -213,13 +220,17 @@ class _PreemptionWatcher:
     def __init__(self, link: Link, poll_seconds: float | None = None) -> None:
         self._link = link
         self._poll_seconds = POLL_SECONDS if poll_seconds is None else poll_seconds
-        self._asked_once = threading.Event()
+        self.answered = threading.Event()
+        self.awaits_answer = False
+        """Whether the link may ask to stop as soon as it is asked, and has not answered yet."""
+        self.is_asked = False
+        """Whether the link has asked to stop."""
         self._stop = threading.Event()
-        self._answer = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         if self._link.listens:
+            self.awaits_answer = self._link.is_managed
             self._thread = threading.Thread(target=self._run, name="determined-preemption", daemon=True)
             self._thread.start()
 
@@ -228,26 +239,16 @@ class _PreemptionWatcher:
         if self._thread is not None:
             self._thread.join(timeout=10)
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether the link has said so."""
-        return self._answer
-
-    def should_preempt(self) -> bool:
-        """The latest answer. Where a request may be waiting already, the first call waits a little for it."""
-        if self._thread is not None and self._link.is_managed and not self._asked_once.is_set():
-            self._asked_once.wait(FIRST_ANSWER_SECONDS)
-        return self._answer
-
     def _run(self) -> None:
-        said = False
-        while not self._stop.is_set() and not self._answer:
+        has_warned = False
+        while not self._stop.is_set() and not self.is_asked:
             try:
-                self._answer = self._link.signal() is Signal.PREEMPT
+                self.is_asked = self._link.signal() is Signal.PREEMPT
             except Exception as failed:  # noqa: BLE001 - a link in trouble must not end training
-                # Of a plain run the thread that writes its reports says the same.
-                if not said and (self._link.is_managed or not isinstance(failed, errors.LinkUnavailable)):
+                # Of a plain run the thread that writes its reports warns of the same.
+                if not has_warned and (self._link.is_managed or not isinstance(failed, errors.LinkUnavailable)):
                     logger.warning("Cannot ask %s whether to stop (%s); asking again.", self._link.place, failed)
-                said = True
-            self._asked_once.set()
+                has_warned = True
+            self.awaits_answer = False
+            self.answered.set()
             self._stop.wait(self._poll_seconds)

@@ -1,4 +1,4 @@
-"""Signals as requests to stop, which somebody answers at a safe point; and signals that wait while a process closes."""
+"""StopSignals: signals as requests to stop at a safe point, and signals that wait while a process closes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class StopSignals:
     """SIGTERM, SIGUSR2 and the first Ctrl-C as requests to stop.
 
     Handlers that were there are called too, and are back after `restore()`. A signal between `hold()` and `restore()`
-    finds nobody who could stop at a safe point, and must not cut off what is being written: it is delivered after that.
+    must not cut off what is being written: it is delivered after that.
     Only the main thread can have handlers; in others nothing is installed. In a process that was forked from this one
-    they do as the ones before them would, save that the first Ctrl-C, which a terminal sends to all, is for us alone.
-    Where nobody has ever asked whether to stop, a request that is repeated after `PATIENCE_SECONDS` does so too.
+    the handlers before them are called, except for the first Ctrl-C, which a terminal sends to all processes.
+    Where nobody has ever asked whether to stop, a request that is repeated after `PATIENCE_SECONDS` calls those too.
     """
 
-    def __init__(self, speaks: bool) -> None:
+    def __init__(self, prints: bool) -> None:
         self.received = False
         self.number: int | None = None  # of the first that came
         self._first_received = 0.0
-        self._is_polled = False
-        self._speaks = speaks
+        self.is_polled = False  # whether anybody has ever asked
+        self._prints = prints
         self._process = 0  # the one that installed them
         self._previous: dict[int, Any] = {}
         self._holds = False
@@ -46,21 +46,16 @@ class StopSignals:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and friends mean it
                 self._previous[number] = signal.signal(number, self._handle)
 
-    def poll(self) -> bool:
-        """Whether a request to stop has come."""
-        self._is_polled = True
-        return self.received
-
     def hold(self) -> None:
         self._holds = True
 
     def restore(self) -> None:
         self._is_over = True
-        # Where somebody came after us, theirs stays; it has seen what is held, and only the one before us has not.
+        # A handler that was installed after ours stays; it has seen what is held, and only the one before ours has not.
         ours = {number for number in self._previous if self._is_ours(number)}
         if threading.current_thread() is threading.main_thread():
             for number in ours:
-                self._give_back(number)
+                self._restore_handler(number)
         held, self._held = self._held, []
         if held:
             _flush_output()
@@ -68,38 +63,38 @@ class StopSignals:
             if number in ours:
                 signal.raise_signal(number)
             else:
-                self._pass_on(number, None)
+                self._call_previous(number, None)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         is_copy = os.getpid() != self._process
         if self._is_over or (is_copy and number != signal.SIGINT):
-            self._pass_on(number, frame)
+            self._call_previous(number, frame)
             return
         again = self.received
-        if again and (number == signal.SIGINT or self._is_in_vain()):
-            self._pass_on(number, frame)
+        if again and (number == signal.SIGINT or self._is_unanswered()):
+            self._call_previous(number, frame)
             return
         if not again:
             self.received, self.number, self._first_received = True, number, time.monotonic()
-        if self._speaks and not again and not is_copy:
-            self._say(number)
+        if self._prints and not again and not is_copy:
+            self._print_notice(number)
         if not self._holds:
             previous = self._previous.get(number)
             if callable(previous) and previous is not signal.default_int_handler:
                 previous(number, frame)
-        elif number not in self._held and (self._held or not again):  # one that stops already hears nothing new
+        elif number not in self._held and (self._held or not again):  # one that stops already needs no second signal
             self._held.append(number)
 
-    def _is_in_vain(self) -> bool:
-        """Whether nobody listens: repeated at once it may be the same request, sent to a process and to its group."""
+    def _is_unanswered(self) -> bool:
+        """Whether nobody asks; repeated at once it may be the same request, sent to a process and to its group."""
         waited = time.monotonic() - self._first_received
-        return not self._is_polled and not self._holds and waited > PATIENCE_SECONDS
+        return not self.is_polled and not self._holds and waited > PATIENCE_SECONDS
 
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        """Do as the one before us would, where a handler that came after us, or a close in a thread, left us in."""
+    def _call_previous(self, number: int, frame: FrameType | None) -> None:
+        """Call the handler before ours, where a later handler, or a close in a thread, left ours installed."""
         previous = self._previous.get(number)
         if self._is_ours(number):
-            self._give_back(number)
+            self._restore_handler(number)
             signal.raise_signal(number)
         elif callable(previous):
             previous(number, frame)
@@ -107,11 +102,11 @@ class StopSignals:
     def _is_ours(self, number: int) -> bool:
         return signal.getsignal(number) == self._handle
 
-    def _give_back(self, number: int) -> None:
+    def _restore_handler(self, number: int) -> None:
         previous = self._previous.get(number)
         signal.signal(number, signal.SIG_DFL if previous is None else previous)
 
-    def _say(self, number: int) -> None:
+    def _print_notice(self, number: int) -> None:
         text = "Leaving once everything is written." if self._holds else STOPPING
         text += " Ctrl-C again stops at once." if number == signal.SIGINT else ""
         with contextlib.suppress(OSError):  # stderr may be closed, or a pipe that nobody reads

@@ -118,6 +118,7 @@ class TrainContext:
 
     def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
         """Report metrics under a group name of your own, such as "inference". A name has no dot."""
+        check_group(group)
         self._report(group, steps_completed, metrics)
 
     def report_progress(self, progress: float) -> None:
@@ -245,7 +246,6 @@ class TrainContext:
         batch_metrics: Sequence[dict[str, Any]] | None = None,
         window: int | None = None,
     ) -> None:
-        check_group(group)
         if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
             raise ValueError(f"window is {window!r}; expected how many batches the metrics are averages of, from 1 up.")
         report = MetricReport(

@@ -1,7 +1,7 @@
-"""What the process prints, sent along as lines while it still appears where it always did.
+"""LogTee: reports what the process prints, line by line, while it still appears on the terminal.
 
-Only what Python writes is seen: the output of C libraries and of child processes goes past it. Catching that too would
-mean to put a pipe between the process and its terminal, and then colours, progress bars and pdb change their ways.
+Only what Python writes is recorded, not the output of C libraries and child processes: that would need a pipe between
+the process and its terminal, and then colours, progress bars and pdb behave differently.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ _CURSOR = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhlnsu]")  # where the cursor goes;
 class LogTee:
     """Listens to `sys.stdout` and `sys.stderr` and sends each line; stops on close.
 
-    The streams stay the objects they are, with their terminal, encoding and buffer; only their `write` is overheard.
-    So logging handlers and progress bars that hold on to a stream from before are heard too.
+    The streams stay the objects they are, with their terminal, encoding and buffer; only their `write` is replaced.
+    So logging handlers and progress bars that took a stream earlier are recorded too.
     """
 
     def __init__(self, shipper: Shipper, rank: int = 0) -> None:
         self._shipper = shipper
         self._rank = rank
-        self._ears: list[_Ear] = []
-        self._forget_cells: Callable[[], None] = lambda: None
+        self._collectors: list[_LineCollector] = []
+        self._stop_watching_cells: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Begin to listen."""
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
-            # A process without a console has no streams; one that cannot be overheard is left as it is.
+            # A process without a console has no streams; one whose `write` cannot be replaced is left alone.
             with contextlib.suppress(AttributeError):
-                self._ears.append(_Ear(stream, name, self._rank, self._shipper))
-        self._forget_cells = _notebook.on_each_cell(self._listen_again)
+                self._collectors.append(_LineCollector(stream, name, self._rank, self._shipper))
+        self._stop_watching_cells = _notebook.on_each_cell(self._attach_again)
 
     def close(self) -> None:
         """Send the last line, ended or not, and stop listening."""
-        self._forget_cells()
-        for ear in self._ears:
-            ear.close()
-        self._ears.clear()
+        self._stop_watching_cells()
+        for collector in self._collectors:
+            collector.close()
+        self._collectors.clear()
 
-    def _listen_again(self) -> None:
+    def _attach_again(self) -> None:
         """IPython gives streams a `write` for each cell, and takes ours away with it."""
-        for ear in self._ears:
-            ear.listen_again()
+        for collector in self._collectors:
+            collector.attach_again()
 
 
-class _Ear:
+class _LineCollector:
     """Collects what is written to one stream into lines."""
 
     def __init__(self, stream: TextIO, name: str, rank: int, shipper: Shipper) -> None:
@@ -73,14 +73,14 @@ class _Ear:
         self._is_cut = False  # what there was of the open line is sent already
         self._pid = os.getpid()
         self._is_listening = True
-        self._mouth = _mouth_of(stream)
-        self._mouth.tell(self.hear)
+        self._tap = _tap(stream)
+        self._tap.add_listener(self.collect)
 
-    def listen_again(self) -> None:
-        self._mouth.attach()
+    def attach_again(self) -> None:
+        self._tap.attach()
 
-    def hear(self, text: str) -> None:
-        # A forked child, such as a loader's worker, has our memory but not our threads: what it prints is not ours.
+    def collect(self, text: str) -> None:
+        # A forked child, such as a loader's worker, has this object but not the thread that sends: leave it alone.
         if not self._is_listening or os.getpid() != self._pid:
             return
         with self._lock:
@@ -114,7 +114,7 @@ class _Ear:
                 self._send(self._open_line)
             self._open_line = ""
             self._is_listening = False
-        self._mouth.forget(self.hear)
+        self._tap.remove_listener(self.collect)
 
     def _send(self, line: str) -> None:
         try:
@@ -123,8 +123,8 @@ class _Ear:
             self._is_listening = False
 
 
-class _Mouth:
-    """A stream whose `write` also tells those who listen."""
+class _TappedStream:
+    """A stream whose `write` also calls listeners."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -133,13 +133,13 @@ class _Mouth:
         self._before: Callable[[str], int] | None = None  # what the stream had of its own where ours is now
         self._listeners: tuple[Callable[[str], None], ...] = ()
 
-    def tell(self, listener: Callable[[str], None]) -> None:
+    def add_listener(self, listener: Callable[[str], None]) -> None:
         if not self._listeners:
             self.attach()
         self._listeners = (*self._listeners, listener)
 
     def attach(self) -> None:
-        """Put a `write` of ours in the place of the one that is there, unless that is ours."""
+        """Replace the stream's `write` with ours, unless it is ours already."""
         before: Callable[[str], int] | None = self.stream.__dict__.get("write")
         below: Callable[[str], int] = self.stream.write
         if before is not None and before is self._ours:
@@ -147,75 +147,75 @@ class _Mouth:
 
         def write(text: str) -> int:
             written = below(text)
-            if self._ours is write:  # else it is below one that came later, which tells them
-                self.tell_listeners(text)
+            if self._ours is write:  # else a later one of ours calls it, and notifies
+                self.notify(text)
             return written
 
         self.stream.write = write
         self._write, self._ours, self._before = below, write, before
 
-    def forget(self, listener: Callable[[str], None]) -> None:
+    def remove_listener(self, listener: Callable[[str], None]) -> None:
         self._listeners = tuple(one for one in self._listeners if one != listener)
         if not self._listeners:
-            _mouths.pop(id(self.stream), None)
+            _tapped_streams.pop(id(self.stream), None)
             if self.stream.__dict__.get("write") is not self._ours:
-                return  # somebody came after us: leave theirs alone
+                return  # another `write` was installed after ours: leave it alone
             if self._before is None:
                 del self.stream.write
             else:
                 self.stream.write = self._before
 
-    def write_unheard(self, text: str) -> int:
+    def write_unrecorded(self, text: str) -> int:
         return self._write(text)
 
-    def tell_listeners(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         for listener in self._listeners:
             listener(text)
 
 
-def unheard(stream: TextIO) -> TextIO:
-    """The stream, for what is not to be recorded because it redraws itself on a screen, such as a progress bar."""
-    return cast(TextIO, _Unheard(stream))
+def unrecorded(stream: TextIO) -> TextIO:
+    """Return the stream for output that is not recorded, such as a progress bar, which redraws itself."""
+    return cast(TextIO, _UnrecordedStream(stream))
 
 
-class _Unheard:
-    """A stream whose listeners are not told."""
+class _UnrecordedStream:
+    """A stream whose listeners are not called."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        mouth = _known_mouth(self._stream)
-        write: Callable[[str], int] = self._stream.write if mouth is None else mouth.write_unheard
+        tap = _find_tap(self._stream)
+        write: Callable[[str], int] = self._stream.write if tap is None else tap.write_unrecorded
         return write(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
-def tell_of(proxy: Any, stream: Any) -> None:
-    """Have what is written to `proxy`, which shows it in its own way, count as written to `stream`."""
+def record_as(proxy: Any, stream: Any) -> None:
+    """Record what is written to `proxy`, which displays it in its own way, as written to `stream`."""
     write = proxy.write
 
-    def write_and_tell(text: str) -> int:
+    def write_and_notify(text: str) -> int:
         written: int = write(text)
-        if (mouth := _known_mouth(stream)) is not None:
-            mouth.tell_listeners(text)
+        if (tap := _find_tap(stream)) is not None:
+            tap.notify(text)
         return written
 
-    proxy.write = write_and_tell
+    proxy.write = write_and_notify
 
 
-_mouths: dict[int, _Mouth] = {}
+_tapped_streams: dict[int, _TappedStream] = {}
 
 
-def _mouth_of(stream: Any) -> _Mouth:
-    found = _known_mouth(stream)
+def _tap(stream: Any) -> _TappedStream:
+    found = _find_tap(stream)
     if found is None:
-        found = _mouths[id(stream)] = _Mouth(stream)
+        found = _tapped_streams[id(stream)] = _TappedStream(stream)
     return found
 
 
-def _known_mouth(stream: Any) -> _Mouth | None:
-    found = _mouths.get(id(stream))
+def _find_tap(stream: Any) -> _TappedStream | None:
+    found = _tapped_streams.get(id(stream))
     return found if found is not None and found.stream is stream else None

@@ -1,4 +1,4 @@
-"""Metric values on their way out: they become plain JSON values in the caller's thread, or an error there."""
+"""Converts metric values to plain JSON values, or raises, in the caller's thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CODES = {"f2": "f", "f4": "f", "i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1"
 
 
 def plain(value: Any, name: str, _depth: int = 0) -> Json:
-    """`value` as numbers, text, lists and dicts. NaN and the infinities stay numbers.
+    """Return `value` as numbers, text, lists and dicts. NaN and the infinities stay numbers.
 
     Args:
         value: What a user reported: plain values, numpy, tensors, dates, enums, or objects with `__json__()`.
@@ -41,9 +41,16 @@ def plain(value: Any, name: str, _depth: int = 0) -> Json:
     if isinstance(value, enum.Enum):
         return value.name
     if isinstance(value, Mapping):
-        return {_key(key, name): plain(item, f"{name}.{key}", _depth + 1) for key, item in value.items()}
+        return {
+            key if type(key) is str else _key(key, name): item
+            if type(item) in _PLAIN
+            else plain(item, f"{name}.{key}", _depth + 1)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [plain(item, f"{name}[{i}]", _depth + 1) for i, item in enumerate(value)]
+        return [
+            item if type(item) in _PLAIN else plain(item, f"{name}[{i}]", _depth + 1) for i, item in enumerate(value)
+        ]
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode("utf-8")
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
@@ -54,7 +61,7 @@ def plain(value: Any, name: str, _depth: int = 0) -> Json:
         return plain(encode(), name, _depth + 1)
     if (numbers := _numbers(value)) is not None:
         return plain(numbers, name, _depth + 1)
-    for kind in (bool, int, float, str):  # subclasses, such as numpy.float64 or a str with manners of its own
+    for kind in (bool, int, float, str):  # subclasses, such as numpy.float64
         if isinstance(value, kind):
             return kind(value)
     raise TypeError(
@@ -64,7 +71,7 @@ def plain(value: Any, name: str, _depth: int = 0) -> Json:
 
 
 def _numbers(value: Any) -> Any:
-    """The Python numbers inside a tensor or numpy value; None if it is neither. Imports nothing that is not loaded."""
+    """Return the Python numbers in a tensor or numpy value; None if it is neither. Imports nothing."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if value.is_complex():
@@ -88,9 +95,9 @@ ABSENT = _Absent()
 
 
 def differences(mine: Mapping[str, Any], theirs: Mapping[str, Any], within: str = "") -> dict[str, tuple[Any, Any]]:
-    """What differs between two sets of plain values, by dotted name: (mine, theirs), with `ABSENT` for what is missing.
+    """Return what differs between two sets of plain values, by dotted name: (mine, theirs), or `ABSENT` if missing.
 
-    Numbers go by value, so 1 and 1.0 are the same, as is a NaN and another.
+    Numbers are compared by value, so 1 and 1.0 are equal, and so are two NaNs.
     """
     found: dict[str, tuple[Any, Any]] = {}
     for name in [*mine, *(name for name in theirs if name not in mine)]:
@@ -121,7 +128,7 @@ def _key(key: Any, name: str) -> str:
 
 
 class BatchColumns(Sequence[dict[str, Any]]):
-    """Metrics of many batches, kept as one array of numbers per name; dicts are made only if somebody looks at them.
+    """Metrics of many batches, kept as one array of numbers per name; dicts are made on first use.
 
     A window of a hundred batches with ten metrics is a thousand values: as columns they are written in a few calls.
 
@@ -158,20 +165,18 @@ class BatchColumns(Sequence[dict[str, Any]]):
 
 
 def plain_batches(batches: Iterable[Any]) -> Batches:
-    """The metrics of each batch as plain values: a dict per batch or, where they come as columns, an array per name."""
+    """Return the metrics of each batch as plain values: a dict per batch or, from columns, an array per name."""
     if isinstance(batches, BatchColumns):
-        return {name: _array(column) for name, column in batches.columns.items()}
+        found: dict[str, Any] = {}
+        for name, column in batches.columns.items():
+            code = _CODES.get(column.dtype.kind + str(column.dtype.itemsize), "d")
+            found[name] = array.array(code, column.astype(code, copy=False).tobytes())
+        return found
     return [plain_metrics(batch) for batch in batches]
 
 
-def _array(column: Any) -> Any:
-    """A numpy array of numbers as one of the standard library, which the rest of the way can do with."""
-    code = _CODES.get(column.dtype.kind + str(column.dtype.itemsize), "d")
-    return array.array(code, column.astype(code, copy=False).tobytes())
-
-
 def plain_metrics(metrics: Any) -> dict[str, Json]:
-    """The metrics of one report, each checked under its own name."""
+    """Return the metrics of one report as plain values, each checked under its own name."""
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics must be a dict of names and values, not {type(metrics).__name__}: {metrics!r}.")
     found: dict[str, Json] = {}
@@ -187,7 +192,7 @@ def plain_metrics(metrics: Any) -> dict[str, Json]:
 
 
 def as_float(number: Any) -> float:
-    """A number as a float; infinite if it is a whole number that no float can hold."""
+    """Return a number as a float; infinite if it is a whole number that no float can hold."""
     try:
         return float(number)
     except OverflowError:

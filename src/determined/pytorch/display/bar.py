@@ -80,7 +80,7 @@ class RichBar:
             TimeRemainingColumn(),
             TextColumn("{task.fields[metrics]}"),
             # Its frames are not among the lines that are recorded. What is printed meanwhile is: see _tell_of_proxies.
-            console=Console(file=log_capture.unheard(sys.stderr)) if sys.stderr else Console(stderr=True),
+            console=Console(file=log_capture.unrecorded(sys.stderr)) if sys.stderr else Console(stderr=True),
             refresh_per_second=5,
             transient=False,
         )
@@ -181,7 +181,7 @@ def _tell_of_proxies() -> None:
     """Have what is printed while the bar is there recorded as it was printed, whatever the display makes of it."""
     for proxy in (sys.stdout, sys.stderr):
         if (stream := getattr(proxy, "rich_proxied_file", None)) is not None:
-            log_capture.tell_of(proxy, stream)
+            log_capture.record_as(proxy, stream)
 
 
 def _move_log_lines(screen: set[Any]) -> list[tuple[logging.StreamHandler[Any], Any]]:
