@@ -59,13 +59,13 @@ class PyTorchCallback:
     """
 
     def on_trial_startup(self, first_batch_idx: int, checkpoint_uuid: str | None) -> None:
-        """First of all, before loaders are built and before a checkpoint is loaded."""
+        """Called first, before loaders are built and before a checkpoint is loaded."""
 
     def on_checkpoint_load_start(self, checkpoint: dict[str, Any]) -> None:
-        """A checkpoint was read and nothing is restored yet; changes to it are honoured."""
+        """A checkpoint was read and nothing is restored yet; changes to it are restored."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict()` said."""
+        """Restore what `state_dict()` returned."""
 
     def on_training_start(self) -> None:
         """Once per `fit()`, after a checkpoint was loaded, even if nothing will be trained."""
@@ -92,7 +92,7 @@ class PyTorchCallback:
         """The metrics of a validation, before they are reported; what the chief's callback changes is reported."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive a restart: tensors and plain values."""
+        """Return what must survive a restart: tensors and plain values."""
         return {}
 
     def on_checkpoint_save_start(self, checkpoint: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ class PyTorchCallback:
         """All files are written and not stored yet; files added to the directory become part of the checkpoint."""
 
     def on_checkpoint_write_shard(self, checkpoint_dir: str) -> None:
-        """On every rank: an empty directory of this rank's own. Its files join those of the others in the checkpoint.
+        """On every rank, with an empty directory: files written there join those of other ranks in the checkpoint.
 
         Two ranks may give the same file, but not two different ones under one name: that is an error on every rank.
         """

@@ -1,4 +1,4 @@
-"""What a trial talks to: it wraps models and optimizers, takes their gradients, and knows hyperparameters and place."""
+"""The context of a trial: it wraps models and optimizers, computes gradients and steps, and holds hyperparameters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import nn
 from determined import core, errors
 from determined.core._context import _dummy_init
 from determined.pytorch._facts import TrialFacts, check_flag, find_trial_info, sample_hparams
-from determined.pytorch._lr_scheduler import LRScheduler, check_steered, finishing
+from determined.pytorch._lr_scheduler import LRScheduler, check_scheduler, finishing
 from determined.pytorch.data.to_device import choose_device, mover
-from determined.pytorch.display.console import place_of
+from determined.pytorch.display.console import function_of
 from determined.pytorch.display.tensorboard import EventWriter
 from determined.pytorch.metrics.reducer import Function, MetricReducer, Names, _PyTorchReducerContext, _SimpleReducer
 from determined.pytorch.parallel import ddp
@@ -108,7 +108,7 @@ class PyTorchTrialContext(TrialFacts):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> PyTorchTrialContext:
-        """A context outside of training, for trying a trial's methods: hyperparameters drawn from this config.
+        """Return a context outside of training, to try a trial's methods, with hyperparameters drawn from this config.
 
         Args:
             config: An experiment config; `hyperparameters`, `reproducibility.experiment_seed` and
@@ -135,7 +135,7 @@ class PyTorchTrialContext(TrialFacts):
 
     @property
     def core_context(self) -> core.Context:
-        """The services of this process, for this room."""
+        """The services of this process. For `determined.pytorch`."""
         return self._core
 
     # Wrapping.
@@ -216,7 +216,7 @@ class PyTorchTrialContext(TrialFacts):
             frequency: Every how many of these it steps.
         """
         wrapped = LRScheduler(lr_scheduler, step_mode, frequency)
-        check_steered(wrapped, self.optimizers)
+        check_scheduler(wrapped, self.optimizers)
         if self.position.batch_idx is not None and self.distributed.rank == 0:
             logger.warning(
                 "wrap_lr_scheduler() was called after training began: this %s steps from the next report on, and a "
@@ -394,15 +394,15 @@ class PyTorchTrialContext(TrialFacts):
         return self.reducers.wrap_reducer(reducer, name, for_training, for_validation)
 
     def reset_reducers(self) -> None:
-        """A window or a validation begins. For the loop."""
+        """Forget what reducers have collected, as at the start of a window or a validation."""
         self.reducers.reset_reducers()
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
-        """The reducers' metrics, the same on every rank. For the loop. Collective."""
+        """Return the reducers' metrics, the same on every rank. Collective."""
         return self.reducers.reduce_metrics(for_training)
 
     def run_cross_slot_reduction(self, for_training: bool, per_rank: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """The reducers' metrics, from what `per_slot_reduce` returned for each of them on each rank. For the loop."""
+        """Return the reducers' metrics, from what `per_slot_reduce` returned for each of them on each rank."""
         return self.reducers.run_cross_slot_reduction(for_training, per_rank)
 
     # Stopping, events, profiling.
@@ -412,7 +412,7 @@ class PyTorchTrialContext(TrialFacts):
         check_flag("set_stop_requested", stop_requested)
         logger.info("A stop of this trial was %s.", "requested" if stop_requested else "taken back")
         self._stop_requested = stop_requested
-        self.stop_requested_by = place_of(sys._getframe(1)) if stop_requested else ""
+        self.stop_requested_by = function_of(sys._getframe(1)) if stop_requested else ""
 
     def get_stop_requested(self) -> bool:
         """Whether `set_stop_requested` asked for training to end."""
@@ -442,7 +442,7 @@ class PyTorchTrialContext(TrialFacts):
         metrics: Mapping[str, Any],
         batch_metrics: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Have metrics become TensorBoard scalars: on the chief, unless switched off. For the loop."""
+        """Write metrics as TensorBoard scalars: on the chief, unless switched off. For the loop."""
         if self._logs_to_tensorboard and self.distributed.rank == 0:
             self._writer.write(metric_type, steps_completed, metrics, batch_metrics)
 
@@ -452,7 +452,7 @@ class PyTorchTrialContext(TrialFacts):
             self._writer.upload(self._core.train, is_chief=self.distributed.rank == 0)
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
-        """Have torch's profiler watch training; its traces go to the TensorBoard directory.
+        """Profile training with torch's profiler; its traces go to the TensorBoard directory.
 
         Args:
             args: As of `torch.profiler.profile`.
@@ -460,8 +460,7 @@ class PyTorchTrialContext(TrialFacts):
         """
         if "on_trace_ready" in kwargs:
             raise TypeError(
-                "set_profiler() got on_trace_ready, and what becomes of traces is settled: they go to the TensorBoard "
-                "directory. Leave it out."
+                "set_profiler() got on_trace_ready, but traces always go to the TensorBoard directory. Leave it out."
             )
         self.profiler = torch.profiler.profile(*args, on_trace_ready=self._keep_trace, **kwargs)
 
@@ -478,7 +477,7 @@ class PyTorchExperimentalContext:
 
     def __init__(self, parent: PyTorchTrialContext) -> None:
         self._parent = parent
-        self.wrap_reducer = parent.wrap_reducer  # born here, and older trials still look here
+        self.wrap_reducer = parent.wrap_reducer  # its first place, which older trials use
 
     def use_amp(self, dtype: torch.dtype | None = None) -> None:
         """Train in mixed precision: scaling, unscaling, autocast and `update()` all happen by themselves.

@@ -1,4 +1,4 @@
-"""What a trial may ask: its hyperparameters, config, seed and numbers, and where training is."""
+"""What a trial can ask its context: hyperparameters, config, seed and ids, and which batch is trained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("determined.pytorch")
 
 @dataclasses.dataclass
 class Position:
-    """The batch being trained, or trained last. Nothing here is saved: see `_state.Progress` for what is."""
+    """The batch being trained, or trained last. Not saved, unlike `Progress`."""
 
     batch_idx: int | None = None
     epoch_idx: int = 0
@@ -26,7 +26,7 @@ class Position:
     ends_epoch: bool = False
 
     def current(self, question: str) -> int:
-        """The batch's index; `InternalException` before the first batch, naming the question."""
+        """Return the batch's index; raise `InternalException` before the first batch, naming the question."""
         if self.batch_idx is None:
             raise errors.InternalException(
                 f"{question} has no answer before the first training batch. Ask inside train_batch() or later."
@@ -35,7 +35,7 @@ class Position:
 
 
 class TrialFacts:
-    """The part of `PyTorchTrialContext` that answers questions.
+    """The getters of `PyTorchTrialContext`.
 
     Args:
         trial_info: What the process was told about its trial; None in a plain `python train.py`.
@@ -116,7 +116,7 @@ class TrialFacts:
         return self._trial_seed
 
     def continue_with_seed(self, seed: int) -> None:
-        """Training goes on that began with this seed. For the trainer."""
+        """Use the seed that resumed training began with. For the trainer."""
         self._trial_seed = seed
 
     def get_initial_batch(self) -> int:
@@ -127,7 +127,7 @@ class TrialFacts:
         return self._steps_completed
 
     def start_at(self, batches_trained: int) -> None:
-        """Training begins after this many batches. For the trainer."""
+        """Set how many batches were trained before. For the trainer."""
         self._steps_completed = batches_trained
 
     def get_experiment_id(self) -> int:
@@ -179,7 +179,7 @@ def find_trial_info(info: ClusterInfo | None) -> TrialInfo | None:
 
 
 def _batch_sizes(hparams: Mapping[str, Any] | None, slots: int) -> tuple[int, int] | None:
-    """Records per batch over all slots, and of one slot; None if the hyperparameters do not say."""
+    """Return records per batch over all slots, and of one slot; None if the hyperparameters do not say."""
     size = (hparams or {}).get("global_batch_size")
     if not size:
         return None
@@ -204,7 +204,7 @@ def _batch_sizes(hparams: Mapping[str, Any] | None, slots: int) -> tuple[int, in
 
 
 def sample_hparams(space: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
-    """One value per hyperparameter: constants as they are, ranges and choices drawn with this seed.
+    """Return one value per hyperparameter: constants as they are, ranges and choices drawn with this seed.
 
     Args:
         space: The `hyperparameters` section of an experiment config.
@@ -233,7 +233,7 @@ def _sample(value: Any, draw: random.Random) -> Any:
 
 
 class FlagTypeError(errors.DeterminedError, TypeError, AssertionError):
-    """A switch got something else than True or False."""
+    """A flag got something else than True or False."""
 
 
 def check_flag(call: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""What one `fit()` works with: plain fields, made once, before the first batch."""
+"""What one `fit()` works with: plain fields, set once, before the first batch."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 
 class Bar(Protocol):
-    """Shows a person how far training is."""
+    """A progress bar, or what stands in for one."""
 
     def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
-        """New metrics."""
+        """Show new metrics."""
 
     def close(self) -> None:
-        """Leave the screen."""
+        """Take it off the screen."""
 
 
 class Policy(Protocol):
     """Whether a validation earns a checkpoint."""
 
     def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:
-        """Asked on the chief, before the metrics are reported."""
+        """Return whether to save. Called on the chief, before the metrics are reported."""
 
     def best(self) -> float | None:
-        """The best value known, if the policy compares."""
+        """Return the best value known, if the policy compares."""
 
 
 @dataclasses.dataclass
 class Fit:
-    """One training, from its first batch to its last."""
+    """What the loop reads and changes during one `fit()`."""
 
     trial: PyTorchTrial
     context: PyTorchTrialContext
@@ -65,14 +65,9 @@ class Fit:
     searcher_metric: str | None = None
     validates_first: bool = False
     window_started: float = 0.0
-    misses_metric: bool = False  # a validation came without the searcher metric, which is said once
+    misses_metric: bool = False  # a validation lacked the searcher metric, which is logged once
     last_value: float | None = None  # of the searcher metric, at `progress.last_validation`
     updates_checked: bool = False
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is left to train."""
-        return self.plan.complete(self.progress.batches_trained, self.progress.epochs_trained)
 
     @property
     def is_validated(self) -> bool:
@@ -85,7 +80,7 @@ class Fit:
         return self.progress.batches_trained == self.progress.last_checkpoint
 
     def due(self) -> Due:
-        """What the plan wants now, after the last batch."""
+        """Return what is due now, after the last batch."""
         return self.plan.due(self.progress.batches_trained, self.progress.epochs_trained, self.stream.ends_epoch)
 
     def set_training_mode(self, is_training: bool) -> None:
@@ -94,7 +89,7 @@ class Fit:
             model.train(is_training)
 
     def checkpoint_metadata(self) -> dict[str, Any]:
-        """What a checkpoint says about how good it is: for `latest_checkpoint="best"`, and for the policy later."""
+        """Return what a checkpoint stores about its validation: for `latest_checkpoint="best"`, and for the policy."""
         metadata: dict[str, Any] = {}
         if self.last_value is not None and self.is_validated:
             metadata["searcher_metric"] = self.last_value
@@ -105,7 +100,7 @@ class Fit:
         return metadata
 
     def counters(self) -> dict[str, int]:
-        """What every report says about how far training is."""
+        """Return the counters that are part of every report."""
         return {"batches": self.progress.batches_trained, "epochs": self.progress.epochs_trained}
 
     @property

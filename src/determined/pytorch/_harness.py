@@ -1,6 +1,6 @@
 """Runs a trial class without a script, as older experiments do: `entrypoint: module:Class`, or a launcher's `--trial`.
 
-What a script would say to `init()` and `fit()` comes from the experiment config.
+The arguments of `init()` and `fit()` come from the experiment config.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from determined.pytorch._trial import PyTorchTrial
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train the class that is named."""
+    """Train the class that the command line names."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if len(words) != 1:
         raise SystemExit(f"usage: python -m {__spec__.name} module:Class")
-    if os.environ.get("RANK", "0") == "0":  # of many ranks one speaks
+    if os.environ.get("RANK", "0") == "0":  # once, not on every rank
         warnings.warn(
             "An entrypoint module:Class is deprecated: write a script with pytorch.init() and Trainer.fit().",
             FutureWarning,
             stacklevel=2,
         )
-    # Who has no script cannot follow its advice.
+    # Without a script there is nowhere to pass fit(max_length=...).
     warnings.filterwarnings("ignore", "searcher.max_length is deprecated", FutureWarning)
     run(find_class(words[0]))
 
 
 def find_class(spec: str) -> type[PyTorchTrial]:
-    """The trial class that `module:Class` names."""
+    """Return the trial class that `module:Class` names."""
     module, colon, name = spec.partition(":")
     if not (module and colon and name):
         raise errors.InvalidConfigurationException(f"{spec!r} names no trial class; expected module:Class.")
@@ -56,7 +56,7 @@ def find_class(spec: str) -> type[PyTorchTrial]:
 
 
 def run(trial_class: type[PyTorchTrial]) -> None:
-    """Train it as the experiment config of this process says."""
+    """Train it with the settings of this process's experiment config."""
     trial = find_trial_info(get_cluster_info())
     config: dict[str, Any] = trial._config if trial is not None else {}
     optimizations = config.get("optimizations") or {}
@@ -70,7 +70,7 @@ def run(trial_class: type[PyTorchTrial]) -> None:
 
 
 def fit_arguments(config: Mapping[str, Any], hparams: Mapping[str, Any]) -> dict[str, Any]:
-    """What the fields of an experiment config are called in `fit()`. Length and checkpoint it finds by itself."""
+    """Return arguments of `fit()` from an experiment config. Length and checkpoint are found by `fit()`."""
     batch_size = hparams.get("global_batch_size")
     return {
         "checkpoint_period": _period(config.get("min_checkpoint_period"), batch_size),
@@ -83,7 +83,7 @@ def fit_arguments(config: Mapping[str, Any], hparams: Mapping[str, Any]) -> dict
 
 
 def _period(section: Mapping[str, int] | None, global_batch_size: int | None) -> TrainUnit | None:
-    """One of batches, records and epochs; 0 is never."""
+    """Return a period given in batches, records or epochs; None if it is 0, which means never."""
     if not section or not any(section.values()):
         return None
     return TrainUnit._from_values(**section, global_batch_size=global_batch_size)

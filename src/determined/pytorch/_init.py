@@ -1,4 +1,4 @@
-"""init(): who else trains, which seed, and the context that a trial is built with."""
+"""init(): find the other ranks, choose a seed, and make the context that a trial is built with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from determined.pytorch.parallel.process_group import named_ranks, process_group
 
 logger = logging.getLogger("determined.pytorch")
 
-# The keys of an experiment file, for those who mistype one; `experiment.fields` says what each means.
+# The keys of an experiment file, to find mistyped ones; `experiment.config` says what each means.
 CONFIG_KEYS = {
     "name", "description", "labels", "data", "workspace", "project", "entrypoint", "max_restarts", "log_policies",
     "retention_policy", "debug", "perform_initial_validation", "checkpoint_policy", "checkpoint_storage",
@@ -32,11 +32,11 @@ CONFIG_KEYS = {
     "preemption_timeout", "integrations", "slurm", "scheduling_unit", "min_validation_period", "min_checkpoint_period",
     "optimizations", "records_per_epoch", "data_layer", "security", "tensorboard_storage", "pbs",
 }  # fmt: skip
-SEARCHER_KEYS = ("metric", "smaller_is_better")  # what a plain run reads of it
+SEARCHER_KEYS = ("metric", "smaller_is_better")  # those that a plain run reads
 
-# What torch.initial_seed() says when nobody has chosen a seed.
+# torch.initial_seed() if no seed was chosen.
 _UNSEEDED = 67280421310721
-# What it says after an init() that chose one, which is not the script's choice either.
+# torch.initial_seed() after an init() that chose one, which the script did not choose either.
 _seeded_here: int | None = None
 
 
@@ -63,7 +63,7 @@ def init(
         aggregation_frequency: Batches whose gradients are added up before one optimizer step.
         enable_tensorboard_logging: Write metrics as TensorBoard scalars.
         seed: For weights, data order and everything random. By default `reproducibility.experiment_seed` of the config,
-            the seed that the script chose with `torch.manual_seed()`, or one that is drawn and said.
+            the seed that the script chose with `torch.manual_seed()`, or one that is drawn and logged.
         tracking: Record the run in the store. `DET_TRACKING=off` in the environment turns it off too.
 
     Example::
@@ -108,7 +108,7 @@ def init(
             enable_tensorboard_logging,
         )
         stack.callback(context.close)
-        with named_ranks(ranks):  # while ranks can still be asked who has left
+        with named_ranks(ranks):  # while it can still be found out which ranks have left
             yield context
 
 
@@ -125,7 +125,7 @@ def _check_arguments(hparams: Any, exp_conf: Any, aggregation_frequency: Any) ->
 
 
 def check_keys(config: Mapping[str, Any]) -> None:
-    """Name the keys of an experiment config that nobody reads, and what may have been meant."""
+    """Warn about keys of an experiment config that are unknown, and suggest what may have been meant."""
     import difflib
 
     unknown = []
@@ -133,7 +133,7 @@ def check_keys(config: Mapping[str, Any]) -> None:
         near = instead(key, CONFIG_KEYS)
         unknown.append((key, near if "mean" in near else " Put values of your own under 'data'."))
     searcher = config.get("searcher")
-    for key in searcher if isinstance(searcher, Mapping) else ():  # each search method has more of its own
+    for key in searcher if isinstance(searcher, Mapping) else ():  # each search method has keys of its own, too
         close = difflib.get_close_matches(str(key), SEARCHER_KEYS, n=1, cutoff=0.75)
         if close and key not in SEARCHER_KEYS:
             unknown.append((f"searcher.{key}", f" Did you mean 'searcher.{close[0]}'?"))
@@ -150,7 +150,7 @@ def _config(trial: TrialInfo | None, exp_conf: dict[str, Any] | None) -> dict[st
 
 
 def _find_ranks(given: core.DistributedContext | None, info: ClusterInfo | None) -> core.DistributedContext:
-    """Who trains together: what the caller says, else what torchrun said, else this process alone."""
+    """Return the ranks that train together: those given, else those of torchrun, else this process alone."""
     if _is_on("USE_HOROVOD"):
         raise RuntimeError("USE_HOROVOD is set, and Horovod is not supported. Start the script with torchrun instead.")
     if given is not None:
@@ -177,13 +177,13 @@ def _is_on(variable: str) -> bool:
 def _choose_seed(
     given: int | None, managed: int | None, config: Mapping[str, Any], ranks: core.DistributedContext
 ) -> int:
-    """The trial's seed, the same on every rank; random streams start from it unless the script has seeded them."""
+    """Return the trial's seed, the same on every rank, and seed with it unless the script has seeded."""
     global _seeded_here
     chosen = given if given is not None else managed
     if chosen is None:
         chosen = (config.get("reproducibility") or {}).get("experiment_seed")
     if chosen is None and torch.initial_seed() not in (_UNSEEDED, _seeded_here):
-        return int(ranks.broadcast(torch.initial_seed() % 2**31))  # the script has seeded: its streams are its own
+        return int(ranks.broadcast(torch.initial_seed() % 2**31))  # the script has seeded its streams itself
     if chosen is None:
         chosen = secrets.randbelow(2**31)
         if ranks.rank == 0:
@@ -197,7 +197,7 @@ def _choose_seed(
 
 
 def _whole(seed: Any) -> int:
-    """A seed that every generator takes."""
+    """Return the seed as an int that every generator accepts."""
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         if -(2**63) <= int(seed) < 2**64:
             return int(seed)

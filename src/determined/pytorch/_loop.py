@@ -1,7 +1,4 @@
-"""The order of training, written once.
-
-Everything that happens between the first batch and the last is called from here; what it is made of lives elsewhere.
-"""
+"""The order of training: what happens between the first batch and the last, and in which order."""
 
 from __future__ import annotations
 
@@ -55,17 +52,19 @@ def train(fit: Fit) -> None:
         fit.callbacks.on_training_start()
     if fit.validates_first:
         validate(fit)
-    while not fit.is_complete:
+    due = Due(complete=fit.plan.complete(fit.progress.batches_trained, fit.progress.epochs_trained))
+    while not due.complete:
         due = train_window(fit)
         report(fit, due)
-        announce_stored(fit)
+        if fit.saves_async:
+            announce_stored(fit)
         if due.validate:
             validate(fit)
         if due.checkpoint:
             checkpoint(fit)
         sync_events(fit)
         if not due.complete and stop_requested(fit):
-            fit.outcome.ended_by = _who_asked(fit)
+            fit.outcome.ended_by = _stop_reason(fit)
             break
     else:  # complete, rather than stopped
         if fit.progress.batches_trained > 0:
@@ -83,7 +82,7 @@ def train_window(fit: Fit) -> Due:
     """
     fit.core.train.set_status("training")
     fit.set_training_mode(True)
-    fit.context.reset_reducers()
+    fit.context.reducers.reset_reducers()
     fit.window_started = time.monotonic()
     trial, context, progress, stream, position = fit.trial, fit.context, fit.progress, fit.stream, fit.context.position
     train_batch, add = trial.train_batch, fit.window.add
@@ -132,7 +131,7 @@ def train_window(fit: Fit) -> Due:
 
 
 def report(fit: Fit, due: Due) -> None:
-    """Say what the window brought: metrics at every stop, progress where it is due. Collective."""
+    """Report the metrics of the window, and progress where it is due. Collective."""
     result = fit.window.close(fit.context.reducers)
     metrics = {**fit.counters(), **result.metrics}
     fit.context.write_events("training", fit.progress.batches_trained, result.metrics, result.batch_metrics)
@@ -153,23 +152,24 @@ def report(fit: Fit, due: Due) -> None:
 
 
 def leave(fit: Fit, reason: Exception, *, saves: bool) -> None:
-    """End before the plan is complete: report what is unreported, and save if that is wanted. Collective."""
+    """End before the plan is complete: report what is unreported, and save if `saves`. Collective."""
     try:
-        # Whoever is not here by then trains on, perhaps waiting for our gradients, and will not come.
+        # A rank that is not here by then still trains, perhaps waiting for our gradients, and will not come.
         fit.context.distributed.wait_for_all("leaving fit", LEAVING_SECONDS)
     except errors.CollectiveTimeout as late:
         raise errors.CollectiveTimeout(
             f"Rank {fit.context.distributed.rank} raised {reason!r}, but {str(late).partition('. ')[0]}. Raise it on "
             "every rank in the same batch; to stop all of them from one, call context.set_stop_requested(True)."
         ) from reason
-    with contextlib.suppress(ShouldExit):  # a hook that asks again for what is happening anyway
+    with contextlib.suppress(ShouldExit):  # a hook that asks for the exit that is under way
         report_rest(fit)
     if saves:
         with contextlib.suppress(ShouldExit):
             checkpoint(fit)
         if not fit.is_saved:
             logger.warning(
-                "A hook left the last checkpoint, so there is none of batch %d.", fit.progress.batches_trained
+                "A hook raised ShouldExit while the last checkpoint was saved, so there is none of batch %d.",
+                fit.progress.batches_trained,
             )
     with contextlib.suppress(ShouldExit):
         finish_saving(fit)
@@ -182,15 +182,15 @@ def report_rest(fit: Fit) -> None:
     if has_raised:
         fit.stream.step_back()  # the batch that raised was not trained, so a resume begins with it
         if fit.progress.batches_trained % fit.context.gradients.aggregation_frequency == 0:
-            fit.context.gradients.load_state_dict({})  # what it left behind would count twice
+            fit.context.gradients.load_state_dict({})  # its gradients would count twice
     if fit.streams.batch_idx == fit.progress.batches_trained or (has_raised and not fit.streams.have_moved):
-        fit.streams.put_back()  # whatever reading and training it drew is drawn again
+        fit.streams.put_back()  # random numbers that it drew are drawn again
     if fit.window.batches > 0:
         report(fit, Due())
 
 
 def validate(fit: Fit) -> None:
-    """Validate and report, unless this batch count is validated; a result that earns it is saved. Collective."""
+    """Validate and report, unless this batch count is validated; save if the policy says so. Collective."""
     if fit.is_validated:
         return
     fit.core.train.set_status("validating")
@@ -198,7 +198,7 @@ def validate(fit: Fit) -> None:
     result = fit.validation.run()
     fit.progress.last_validation = fit.progress.batches_trained
     if fit.context.distributed.rank == 0:
-        _say_speed("Validated", result.records, result.batches, time.monotonic() - started)
+        _log_speed("Validated", result.records, result.batches, time.monotonic() - started)
     metrics = {**fit.counters(), **result.metrics}
     fit.context.write_events("validation", fit.progress.batches_trained, result.metrics)
     earns = fit.context.distributed.run_on_chief(lambda: fit.policy.earns_checkpoint(result.metrics))
@@ -222,7 +222,7 @@ def checkpoint(fit: Fit) -> None:
     finish_saving(fit)
     fit.core.train.set_status("checkpointing")
     before, fit.progress.last_checkpoint = fit.progress.last_checkpoint, fit.progress.batches_trained
-    with _invalid_ends_it(fit):
+    with _invalid_hp_ends_training(fit):
         try:
             if fit.saves_async:
                 fit.checkpointer.save_async(fit.checkpoint_metadata())
@@ -235,14 +235,14 @@ def checkpoint(fit: Fit) -> None:
 
 
 def announce_stored(fit: Fit) -> None:
-    """Say that a checkpoint is stored which was written in the background, if it is. Collective."""
-    with _invalid_ends_it(fit):
+    """Run the hook of a checkpoint that was written in the background, once it is stored. Collective."""
+    with _invalid_hp_ends_training(fit):
         _announce(fit, fit.checkpointer.poll())
 
 
 def finish_saving(fit: Fit) -> None:
-    """Wait for a checkpoint that is being written in the background, and say that it is stored. Collective."""
-    with _invalid_ends_it(fit):
+    """Wait for a checkpoint that is written in the background, and run its hook. Collective."""
+    with _invalid_hp_ends_training(fit):
         _announce(fit, fit.checkpointer.wait())
 
 
@@ -254,8 +254,8 @@ def _announce(fit: Fit, storage_id: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _invalid_ends_it(fit: Fit) -> Iterator[None]:
-    """InvalidHP from a hook of a checkpoint is a clean end, without another checkpoint."""
+def _invalid_hp_ends_training(fit: Fit) -> Iterator[None]:
+    """Turn InvalidHP from a hook of a checkpoint into a clean end, without another checkpoint."""
     try:
         yield
     except errors.InvalidHP:
@@ -265,25 +265,25 @@ def _invalid_ends_it(fit: Fit) -> Iterator[None]:
 
 
 def sync_events(fit: Fit) -> None:
-    """Bring event files up to date, once a second at most: a fast loop stops more often than anybody looks."""
+    """Upload event files, once a second at most: a fast loop stops more often than anybody looks."""
     if time.monotonic() - fit.events_synced > EVENTS_SECONDS:
         fit.events_synced = time.monotonic()
         fit.context.upload_events()
 
 
 def stop_requested(fit: Fit) -> bool:
-    """Whether any rank wants to leave: preempted, or asked to by user code. Collective."""
+    """Return whether any rank is preempted or asked to stop by user code. Collective."""
     return fit.core.preempt.any_rank_stops(fit.context.get_stop_requested())
 
 
-def _who_asked(fit: Fit) -> str:
+def _stop_reason(fit: Fit) -> str:
     if asked_by := fit.core.preempt.asked_by:
         return f"asked to stop by {asked_by}"
     return f"set_stop_requested() was called in {fit.context.stop_requested_by or 'another rank'}"
 
 
 def note_end(fit: Fit) -> None:
-    """Have it recorded why training ended, and how far it was."""
+    """Record why training ended, and how far it was."""
     if fit.outcome.ended_by:
         fraction = fit.plan.fraction(fit.progress.batches_trained, fit.progress.epochs_trained)
         fit.core.train.report_progress(fraction)
@@ -295,7 +295,7 @@ def note_end(fit: Fit) -> None:
 
 
 def _batch_length(fit: Fit) -> Any:
-    """How records are counted, if anybody looks at them."""
+    """Return a function that counts the records of a batch; None if throughput is not measured."""
     if not fit.measures_throughput:
         return None
 
@@ -309,17 +309,17 @@ def _batch_length(fit: Fit) -> Any:
 
 
 def _report_speed(fit: Fit, batches: int, records: int) -> None:
-    """How fast the window was: a line for those who read logs, and a metric if samples are wanted."""
+    """Log how fast the window was, and report it if throughput is measured."""
     seconds = max(time.monotonic() - fit.window_started, 1e-9)
     if fit.context.distributed.rank == 0:
-        _say_speed("Trained", records, batches, seconds)
+        _log_speed("Trained", records, batches, seconds)
     if fit.measures_throughput:
         speeds = {"samples_per_second": records / seconds, "batches_per_second": batches / seconds}
         fit.core.train.report_metrics("throughput", fit.progress.batches_trained, speeds)
 
 
 def _warn_without_updates(fit: Fit, batches: int) -> None:
-    """Say once, after the first window in which weights should have changed, that nothing can have changed them."""
+    """Warn once, after the first window in which weights should have changed, if nothing can have changed them."""
     trained, frequency = fit.progress.batches_trained, fit.context.gradients.aggregation_frequency
     if trained // frequency == (trained - batches) // frequency:
         return  # no update was due yet
@@ -332,7 +332,7 @@ def _warn_without_updates(fit: Fit, batches: int) -> None:
         )  # fmt: skip
 
 
-def _say_speed(done: str, records: int, batches: int, seconds: float) -> None:
+def _log_speed(done: str, records: int, batches: int, seconds: float) -> None:
     if not batches:
         return
     seconds = max(seconds, 1e-9)

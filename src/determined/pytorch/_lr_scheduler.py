@@ -1,4 +1,4 @@
-"""When a learning rate scheduler steps. The loop asks after every batch; the answer is a pure function of its index."""
+"""When a learning rate scheduler steps: a function of the batch's index, called after every batch."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class LRScheduler:
         return f"LRScheduler({type(self.scheduler).__name__}, {self.step_mode.name}, frequency={self.frequency})"
 
 
-def check_steered(wrapped: LRScheduler, optimizers: Sequence[Any]) -> None:
+def check_scheduler(wrapped: LRScheduler, optimizers: Sequence[Any]) -> None:
     """Refuse a scheduler that could not step by itself, or whose optimizer is none of these."""
     scheduler = wrapped.scheduler
     if wrapped.step_mode is not LRScheduler.StepMode.MANUAL_STEP and isinstance(scheduler, ReduceLROnPlateau):
@@ -92,7 +92,7 @@ def check_steered(wrapped: LRScheduler, optimizers: Sequence[Any]) -> None:
     optimizer = getattr(scheduler, "optimizer", None)
     if optimizer is not None and not any(optimizer is known for known in optimizers):
         raise errors.InvalidExperimentException(
-            f"{type(scheduler).__name__} steers a {type(optimizer).__name__} that was not wrapped. Build it on "
+            f"{type(scheduler).__name__} belongs to a {type(optimizer).__name__} that was not wrapped. Build it on "
             "what context.wrap_optimizer() returned."
         )
 
@@ -106,7 +106,7 @@ def count_steps(
     batch_idx: int,
     epoch_shift: int = 0,
 ) -> int:
-    """How often a scheduler steps after this batch; 0 after a batch on which no optimizer steps.
+    """Return how often a scheduler steps after this batch; 0 after a batch on which no optimizer steps.
 
     Args:
         step_mode: What it counts.
@@ -114,7 +114,7 @@ def count_steps(
         aggregation_frequency: Batches per update.
         epoch_length: Batches per epoch; None if epochs do not end.
         batch_idx: The batch, from 0.
-        epoch_shift: What the batch's place among epochs of this length is ahead of its index.
+        epoch_shift: How far the batch's position among epochs of this length is ahead of its index.
     """
     modes = LRScheduler.StepMode
     trained = batch_idx + 1
@@ -125,8 +125,8 @@ def count_steps(
     if step_mode is modes.STEP_EVERY_OPTIMIZER_STEP:
         return int(trained // aggregation_frequency % frequency == 0)
     if step_mode is modes.STEP_EVERY_EPOCH and epoch_length is not None:
-        place = batch_idx + epoch_shift
-        epochs, epochs_at_next_update = place // epoch_length, (place + aggregation_frequency) // epoch_length
+        position = batch_idx + epoch_shift
+        epochs, epochs_at_next_update = position // epoch_length, (position + aggregation_frequency) // epoch_length
         return epochs_at_next_update // frequency - epochs // frequency
     return 0
 

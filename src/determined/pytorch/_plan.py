@@ -1,14 +1,15 @@
-"""What is due after batch n. Pure: numbers in, decisions out; the loop carries them out."""
+"""Training lengths, periods and schedules, and what is due after batch n. The loop does it."""
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
 import enum
+import functools
 import math
 import numbers
 import sys
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from typing import Any
 
 from determined import core
@@ -42,7 +43,7 @@ class TrainUnit:
         return count in self.value
 
     def next_after(self, count: int) -> float:
-        """The first count after `count` at which this may be due; infinity if never again."""
+        """Return the first count after `count` at which this may be due; infinity if never again."""
         if isinstance(self.value, int):
             return count + 1 if self.value <= 0 else (count // self.value + 1) * self.value
         if isinstance(self.value, range) and self.value.step > 0:
@@ -50,7 +51,7 @@ class TrainUnit:
             return self.value[position] if position < len(self.value) else math.inf
         if isinstance(self.value, _COLLECTIONS):
             return min((n for n in self.value if n > count), default=math.inf)
-        return count + 1  # a container that can only be asked
+        return count + 1  # a container that only knows `in`
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.value == self.value
@@ -105,7 +106,7 @@ class TrainUnit:
 
 
 def _is_schedule(value: Any) -> bool:
-    """Whether a count can be looked up in it; where that can be seen, it holds counts."""
+    """Return whether `value` is a container in which a count can be looked up."""
     if isinstance(value, _COLLECTIONS):
         return all(isinstance(count, numbers.Real) for count in value)
     return isinstance(value, Container) and not isinstance(value, (str, bytes))
@@ -155,7 +156,7 @@ class FitPlan:
     reporting_period: TrainUnit | None = None
     test_mode: bool = False
 
-    @property
+    @functools.cached_property
     def length(self) -> int:
         """How long to train, in the unit of `max_length`."""
         value = self.max_length.value
@@ -163,18 +164,18 @@ class FitPlan:
         return value
 
     def complete(self, batches: int, epochs: int) -> bool:
-        """Whether nothing is left to train."""
+        """Return whether nothing is left to train."""
         if self.test_mode and batches > 0:
             return True
         return (batches if isinstance(self.max_length, Batch) else epochs) >= self.length
 
     def fraction(self, batches: int, epochs: int) -> float:
-        """How much of the length is trained, from 0 to 1."""
+        """Return how much of the length is trained, from 0 to 1."""
         done = batches if isinstance(self.max_length, Batch) else epochs
         return 1.0 if self.length <= 0 else min(1.0, done / self.length)
 
     def due(self, batches: int, epochs: int, ends_epoch: bool) -> Due:
-        """What to do now, after `batches` batches; `ends_epoch` says that the last one ended an epoch."""
+        """Return what to do now, after `batches` batches; `ends_epoch` says that the last one ended an epoch."""
 
         def reached(unit: TrainUnit | None) -> bool:
             if unit is None:
@@ -190,25 +191,26 @@ class FitPlan:
         )
 
     def next_stop(self, batches: int) -> float:
-        """The next batch count at which something counted in batches may be due."""
+        """Return the next batch count at which something counted in batches may be due."""
         if self.test_mode:
             return batches + 1
-        counted = [unit.next_after(batches) for unit in self._units() if isinstance(unit, Batch)]
         end = self.length if isinstance(self.max_length, Batch) else math.inf
-        return min([*counted, max(end, batches + 1)])
+        return min([max(end, batches + 1), *(unit.next_after(batches) for unit in self._batch_periods)])
 
-    @property
+    @functools.cached_property
     def stops_at_epochs(self) -> bool:
         """Whether the end of an epoch can be a stop."""
-        return any(isinstance(unit, Epoch) for unit in (*self._units(), self.max_length))
+        return bool(self.counted_in_epochs())
 
     def counted_in_epochs(self) -> list[str]:
-        """What of the schedule comes at ends of epochs, as it was given to `fit()`."""
+        """Return the arguments of `fit()` that count in epochs, as they were given."""
         names = ("max_length", "validation_period", "checkpoint_period", "reporting_period")
         return [f"{name}={unit!r}" for name in names if isinstance(unit := getattr(self, name), Epoch)]
 
-    def _units(self) -> Iterable[TrainUnit]:
-        return [u for u in (self.validation_period, self.checkpoint_period, self.reporting_period) if u is not None]
+    @functools.cached_property
+    def _batch_periods(self) -> list[Batch]:
+        periods = (self.validation_period, self.checkpoint_period, self.reporting_period)
+        return [unit for unit in periods if isinstance(unit, Batch)]
 
 
 def check_units(**units: Any) -> None:

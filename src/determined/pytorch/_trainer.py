@@ -25,7 +25,7 @@ from determined.pytorch.checkpoint.checkpointer import Checkpointer
 from determined.pytorch.checkpoint.saved import SavedCheckpoint, find_checkpoint, open_checkpoint
 from determined.pytorch.data.stream import TrainingStream, epoch_length, training_stream
 from determined.pytorch.display.bar import make_bar
-from determined.pytorch.display.console import Origin, Outcome, say_beginning, say_end, told
+from determined.pytorch.display.console import Origin, Outcome, differences_text, say_beginning, say_end
 from determined.pytorch.metrics.reduction import TrainingWindow
 from determined.pytorch.rng import streams
 from determined.pytorch.rng.kept_streams import KeptStreams
@@ -214,7 +214,7 @@ class Trainer:
                 "Checkpoint %s was trained with other hyperparameters: %s. What its optimizers and schedulers saved "
                 "wins, such as the learning rate; elsewhere the values of this run count.",
                 checkpoint.source,
-                told(different),
+                differences_text(different),
             )
 
     def _start(self, callbacks: Callbacks, checkpoint: SavedCheckpoint | None, trial_id: int) -> None:

@@ -1,4 +1,4 @@
-"""One validation: batches in, reduced metrics out. Nothing that happens here changes the course of training."""
+"""One validation: batches in, reduced metrics out. Nothing here changes the state of training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Validation:
-    """How this trial is validated, found out once.
+    """Validates one trial. How its methods are called is found out once.
 
     Args:
         trial: The trial, with exactly one of its two evaluation methods overridden.
@@ -48,13 +48,13 @@ class Validation:
             loader, seed=context.get_trial_seed(), rank=rank, size=size, is_checked=context.checks_datasets
         )
         if not self._is_full and _is_empty(loader, distributed.size):
-            raise RuntimeError(NO_BATCH)  # now, rather than after the hours that the last validation is away
+            raise RuntimeError(NO_BATCH)  # now, rather than hours later, at the last validation
         self._pass = ValidationPass(distributed, keep_outputs=bool(callbacks.on_validation_epoch_end))
         self._evaluate = None if self._is_full else evaluator(trial)
 
     @property
     def batches(self) -> int:
-        """How many batches this rank has evaluated in the validation that is under way."""
+        """How many batches this rank has evaluated in the current validation."""
         return self._pass.batches
 
     def run(self) -> ValidationResult:
@@ -63,13 +63,13 @@ class Validation:
             self._context.reset_reducers()
             self._share_buffers()
             self._callbacks.on_validation_start()
-            result = self._on_the_chief() if self._is_full else self._on_every_rank()
+            result = self._evaluate_on_chief() if self._is_full else self._evaluate_on_all()
             self._callbacks.on_validation_end(result.metrics)
             return result
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Models in eval mode, no gradients, and random streams that go on afterwards as if nothing had happened."""
+        """Put models into eval mode without gradients; restore train mode and random streams afterwards."""
         with streams.preserved(), torch.no_grad():
             try:
                 self._set_mode(False)
@@ -77,7 +77,7 @@ class Validation:
             finally:
                 self._set_mode(True)
 
-    def _on_every_rank(self) -> ValidationResult:
+    def _evaluate_on_all(self) -> ValidationResult:
         self._callbacks.on_validation_epoch_start()
         context, evaluate, add = self._context, self._evaluate, self._pass.add
         length = self._trial.get_batch_length if is_overridden(self._trial, "get_batch_length") else data_length
@@ -90,7 +90,7 @@ class Validation:
             try:
                 records = length(batch)
             except (TypeError, ValueError):
-                records = None  # a batch of a type of the user's own: only throughput wants to know
+                records = None  # a type that is not known here; only throughput needs the number
             add(metrics, records)
             if self._test_mode:
                 break
@@ -98,8 +98,8 @@ class Validation:
             self._callbacks.on_validation_epoch_end(self._pass.outputs())
         return self._pass.reduce(self._trial.evaluation_reducer(), context.reducers)
 
-    def _on_the_chief(self) -> ValidationResult:
-        """The chief evaluates; the others wait for its word."""
+    def _evaluate_on_chief(self) -> ValidationResult:
+        """Evaluate on the chief, while the other ranks wait for its result."""
         metrics: Any = None
         if self._context.distributed.rank == 0:
             try:
@@ -110,7 +110,7 @@ class Validation:
         return reduce_full_dataset(metrics, self._context.distributed, self._context.reducers)
 
     def _share_buffers(self) -> None:
-        """Judge the model that would be saved. While they evaluate, ranks do not talk: their shares may differ."""
+        """Give every rank the chief's buffers, which are those that a checkpoint holds."""
         for model in self._context.models:
             if isinstance(model, DistributedModel):
                 model.share_buffers()
@@ -121,7 +121,7 @@ class Validation:
 
 
 def _is_empty(loader: Any, size: int) -> bool:
-    """Whether no rank will have a batch, as far as one rank can tell: other ranks' foreign loaders may hold some."""
+    """Return whether no rank will have a batch. Of a foreign loader, other ranks' may hold some that this one lacks."""
     if size > 1 and not isinstance(loader, DataLoader):
         return False
     try:
@@ -131,7 +131,7 @@ def _is_empty(loader: Any, size: int) -> bool:
 
 
 def evaluates_full_dataset(trial: PyTorchTrial) -> bool:
-    """Which of its two evaluation methods a trial overrides.
+    """Return whether a trial overrides `evaluate_full_dataset` rather than `evaluate_batch`.
 
     Raises:
         InvalidExperimentException: Both or neither.
@@ -150,7 +150,7 @@ def evaluates_full_dataset(trial: PyTorchTrial) -> bool:
 
 
 def evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:
-    """`evaluate_batch` as (batch, batch_idx), whatever of the index this trial's version takes."""
+    """Return a function of (batch, batch_idx) that calls `evaluate_batch`, with the index if it takes one."""
     method: Callable[..., Any] = trial.evaluate_batch
     parameters = inspect.signature(method).parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -159,7 +159,7 @@ def evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:
     if [p.name for p in positional[:2]] == ["batch", "batch_idx"]:
         return method
     if takes_any or "batch_idx" in named:
-        if positional and "batch" not in named:  # the batch under a name of the user's own
+        if positional and "batch" not in named:  # the batch has another name
             return lambda batch, batch_idx: method(batch, batch_idx=batch_idx)
         return lambda batch, batch_idx: method(batch=batch, batch_idx=batch_idx)
     if len(positional) > 1:

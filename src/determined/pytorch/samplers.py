@@ -4,7 +4,7 @@ Combine them in one order: shuffle records, repeat (training only), shard, batch
 repeating never ends, and skipping before repeating skips in every epoch.
 
 A skip or a shard of a source that can jump (a sequence of records or batches, and these samplers around one) is
-computed; any other source is read and discarded up to the place. Skipping and repeating do not change `len()`: it
+computed; any other source is read and discarded up to the position. Skipping and repeating do not change `len()`: it
 remains the length of an epoch, which progress is measured in.
 """
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def walk(source: Any, start: int, stride: int) -> Iterator[Any]:
-    """Items start, start + stride, ... of one pass over `source`, without those between where it can jump.
+    """Yield items start, start + stride, ... of one pass over `source`, without reading those between if it can jump.
 
     A sampler that can jump has `_walk(start, stride)`; one whose passes are numbered also has `_epoch_walker()`, which
     returns a function of (epoch, start, stride), or None if it turns out that they are not.
@@ -46,7 +46,7 @@ def walk(source: Any, start: int, stride: int) -> Iterator[Any]:
 
 
 def _jumping(source: Any) -> tuple[int, Callable[[int, int, int], Iterator[Any]]] | None:
-    """Length of a pass, and how to walk one, if `source` can jump. Types are exact: a subclass may do anything."""
+    """Return the length of a pass and a function that walks one, if `source` can jump. A subclass may do anything."""
     if callable(find := getattr(source, "_epoch_walker", None)) and (walk_epoch := find()):
         return len(source), walk_epoch
     if type(source) in (range, list, tuple):
@@ -64,7 +64,7 @@ def _jumping(source: Any) -> tuple[int, Callable[[int, int, int], Iterator[Any]]
 
 
 def _repeat(source: Any, start: int, stride: int) -> Iterator[Any]:
-    """Items start, start + stride, ... of pass after pass over `source`."""
+    """Yield items start, start + stride, ... of pass after pass over `source`."""
     if (jumping := _jumping(source)) is None:
         yield from islice(_passes(source), start, None, stride)
         return
@@ -137,7 +137,7 @@ class RepeatBatchSampler(BatchSampler):
     """
 
     def __init__(self, batch_sampler: Any) -> None:
-        _adopt(self, batch_sampler)
+        _copy_attributes(self, batch_sampler)
         self.batch_sampler = batch_sampler
 
     def __len__(self) -> int:
@@ -193,7 +193,7 @@ class DistributedBatchSampler(BatchSampler):
 
     def __init__(self, batch_sampler: Any, num_workers: int, rank: int) -> None:
         _check_rank(num_workers, rank)
-        _adopt(self, batch_sampler)
+        _copy_attributes(self, batch_sampler)
         self.batch_sampler = batch_sampler
         self.num_workers = num_workers
         self.rank = rank
@@ -244,7 +244,7 @@ class SkipBatchSampler(BatchSampler):
     """
 
     def __init__(self, batch_sampler: Any, skip: int) -> None:
-        _adopt(self, batch_sampler)
+        _copy_attributes(self, batch_sampler)
         self.batch_sampler = batch_sampler
         self.skip = skip
         self.length = len(batch_sampler)
@@ -322,7 +322,7 @@ class ReproducibleShuffleBatchSampler(BatchSampler):
     """
 
     def __init__(self, batch_sampler: Any, seed: int) -> None:
-        _adopt(self, batch_sampler)
+        _copy_attributes(self, batch_sampler)
         self._batch_sampler = batch_sampler
         self._shuffle = _Shuffle(seed)
 
@@ -337,8 +337,8 @@ class ReproducibleShuffleBatchSampler(BatchSampler):
         return iter(self._shuffle(list(self._batch_sampler)))
 
 
-def _adopt(wrapper: BatchSampler, wrapped: Any) -> None:
-    """Stands in for `BatchSampler.__init__`, which wants a record sampler: take over what the wrapped one says."""
+def _copy_attributes(wrapper: BatchSampler, wrapped: Any) -> None:
+    """Copy the attributes of the wrapped sampler. `BatchSampler.__init__` would need a record sampler."""
     Sampler.__init__(wrapper)
     for name in ("sampler", "batch_size", "drop_last"):
         if hasattr(wrapped, name):

@@ -1,4 +1,4 @@
-"""A progress bar for people who watch, in a terminal or a notebook. It reads the counters by itself."""
+"""A progress bar in a terminal or a notebook. Its own thread reads the counters."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ logger = logging.getLogger("determined.pytorch")
 
 SHOWN_METRICS = 3
 NOTEBOOK_SECONDS = 0.5
-"""How long a frame stays in a notebook: each is a message to the page."""
+"""How often a notebook is updated."""
 RATE_FRAMES = 60  # over which the rate is averaged there
 BAR_CELLS = 24
 
 
 class NoBar:
-    """Nobody watches."""
+    """No progress bar."""
 
     def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
         pass
@@ -64,7 +64,7 @@ class RichBar:
         class Live(Display):
             def get_renderables(self) -> Any:
                 if bar._is_ready:
-                    bar._look()
+                    bar._update()
                 yield from super().get_renderables()
 
         self._is_ready = False
@@ -79,7 +79,7 @@ class RichBar:
             Rate(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[metrics]}"),
-            # Its frames are not among the lines that are recorded. What is printed meanwhile is: see _tell_of_proxies.
+            # Its frames are not recorded as log lines. What is printed meanwhile is: see _record_printed_lines.
             console=Console(file=log_capture.unrecorded(sys.stderr)) if sys.stderr else Console(stderr=True),
             refresh_per_second=5,
             transient=False,
@@ -88,7 +88,7 @@ class RichBar:
         self._is_ready = True
         streams = {sys.stderr, sys.stdout}
         self._display.start()
-        _tell_of_proxies()
+        _record_printed_lines()
         self._moved = _move_log_lines(streams)
 
     def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
@@ -98,12 +98,12 @@ class RichBar:
         self._texts["validation" if validation else "training"] = f"[dim]val[/] {text}" if validation else text
 
     def close(self) -> None:
-        self._look()
+        self._update()
         self._display.stop()
         for handler, stream in self._moved:
             handler.setStream(stream)
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         self._display.update(
             self._task,
             completed=self._progress.batches_trained,
@@ -113,9 +113,9 @@ class RichBar:
 
 
 class NotebookBar:
-    """The same as one line of text in a cell's output, for which a page needs no widgets.
+    """The same as one line of text in a cell's output, without widgets.
 
-    The page is told to replace the line. One that is drawn with carriage returns breaks at each print().
+    The notebook replaces the line. One that is drawn with carriage returns breaks at each print().
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class NotebookBar:
         self._thread.join()
 
     def _run(self) -> None:
-        with contextlib.suppress(Exception):  # a page that is gone: training does without
+        with contextlib.suppress(Exception):  # the notebook was closed: train without a bar
             while not self._is_over.wait(NOTEBOOK_SECONDS):
                 self._draw()
             self._draw()
@@ -169,50 +169,50 @@ class NotebookBar:
         return "  ".join(parts + [text for text in self._texts.values() if text])
 
 
-def _metrics_text(metrics: dict[str, Any], sought: str | None) -> str:
-    """A few of the numbers among the metrics; the one that is sought comes first."""
+def _metrics_text(metrics: dict[str, Any], first: str | None) -> str:
+    """Return a few numeric metrics as text, with the one named `first` at the beginning."""
     shown = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, numbers.Real)}
-    if sought in shown:
-        shown = {sought: shown.pop(sought), **shown}
+    if first in shown:
+        shown = {first: shown.pop(first), **shown}
     return "  ".join(f"{visible(str(name))} {value:.4g}" for name, value in list(shown.items())[:SHOWN_METRICS])
 
 
-def _tell_of_proxies() -> None:
-    """Have what is printed while the bar is there recorded as it was printed, whatever the display makes of it."""
+def _record_printed_lines() -> None:
+    """Record what is printed while the bar is shown as it was printed, not as the display draws it."""
     for proxy in (sys.stdout, sys.stderr):
         if (stream := getattr(proxy, "rich_proxied_file", None)) is not None:
             log_capture.record_as(proxy, stream)
 
 
 def _move_log_lines(screen: set[Any]) -> list[tuple[logging.StreamHandler[Any], Any]]:
-    """Have log lines that go to the screen appear above the bar; returns which handlers had which stream."""
+    """Show log lines above the bar; return the handlers that were changed, with their streams."""
     handlers = [*logging.getLogger().handlers, *logging.getLogger("determined").handlers]
     moved = [(h, h.stream) for h in handlers if isinstance(h, logging.StreamHandler) and h.stream in screen]
     for handler, _ in moved:
-        handler.setStream(sys.stderr)  # by now the display's own, which knows where the bar is
+        handler.setStream(sys.stderr)  # the display's stream, which draws lines above the bar
     return moved
 
 
 def make_bar(
     plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool, searcher_metric: str | None = None
 ) -> RichBar | NotebookBar | ValidationLines | NoBar:
-    """A bar on the chief if a person can see it, else lines; `DET_PROGRESS=off` says neither, `on` says a bar."""
-    wish = os.environ.get("DET_PROGRESS", "auto").lower()
+    """Return a bar on the chief if a person can see it, else lines. `DET_PROGRESS` can be `off`, `on` or `auto`."""
+    setting = os.environ.get("DET_PROGRESS", "auto").lower()
     is_kernel = _notebook.is_kernel()
     can_see = is_kernel or (sys.stderr is not None and sys.stderr.isatty())
-    if not is_chief or wish in ("off", "0", "false", "no"):
+    if not is_chief or setting in ("off", "0", "false", "no"):
         return NoBar()
-    if wish == "auto" and not can_see:
+    if setting == "auto" and not can_see:
         return ValidationLines()
     try:
         return (NotebookBar if is_kernel else RichBar)(plan, progress, epoch_length, searcher_metric)
-    except Exception as failed:  # noqa: BLE001 - such as another bar on the screen: training does without
-        logger.warning("There is no progress bar: %s", failed)
+    except Exception as failed:  # noqa: BLE001 - such as another bar on the screen
+        logger.warning("The progress bar cannot be shown; training continues without it: %s", failed)
         return NoBar()
 
 
 def _total(plan: FitPlan, epoch_length: int) -> int | None:
-    """How many batches there will be; None if nobody knows."""
+    """Return how many batches there will be; None if the length of an epoch is unknown."""
     if isinstance(plan.max_length, Batch):
         return plan.length
     return None if epoch_length == sys.maxsize else plan.length * epoch_length

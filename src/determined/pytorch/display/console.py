@@ -1,7 +1,7 @@
-"""What a person reads about a fit without having set up logging: how it begins, how it goes, and how it ended.
+"""The lines that `fit()` prints: how it begins, its validations, and how it ended.
 
-Lines go through the logger `determined.pytorch` where somebody handles its INFO, and to stderr where nobody does, so
-that each appears once. `DET_QUIET=1`, or a level above INFO for that logger, silences them.
+Lines go through the logger `determined.pytorch` if a handler takes its INFO, else to stderr, so that each appears once.
+`DET_QUIET=1`, or a level above INFO for that logger, silences them.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger("determined.pytorch")
 
 LINE_SECONDS = 5.0
-"""Validations are told this often at most, where there is no bar."""
+"""Validations are printed this often at most, if there is no bar."""
 
 
 def say(text: str) -> None:
-    """Tell a person, unless that is not wanted. For the chief."""
+    """Print a line, unless output is switched off. For the chief."""
     if is_quiet():
         return
     if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
         logger.info("%s", text)
-    elif _is_wanted():
+    elif _is_enabled():
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, a pipe nobody reads, or no stderr
             sys.stderr.write(f"{visible(text, lines=True)}\n")
             sys.stderr.flush()
 
 
 def is_quiet() -> bool:
-    """Whether `DET_QUIET` says so."""
+    """Return whether `DET_QUIET` is set."""
     return os.environ.get("DET_QUIET", "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
-def _is_wanted() -> bool:
-    """Whether no level was set that says otherwise; WARNING for everything is what logging begins with."""
+def _is_enabled() -> bool:
+    """Return whether no log level hides INFO; WARNING for the root logger is the default and does not count."""
     own = [logging.getLogger(name).level for name in ("determined.pytorch", "determined")]
     chosen = next((level for level in own if level != logging.NOTSET), None)
     if chosen is None:
@@ -64,13 +64,13 @@ def _is_wanted() -> bool:
 
 
 class ValidationLines:
-    """A line for a validation now and then, for those who have no bar."""
+    """A line for a validation now and then, instead of a bar."""
 
     def __init__(self) -> None:
         self._last = float("-inf")
 
     def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
-        is_logged = logger.isEnabledFor(logging.INFO) and logger.hasHandlers()  # where every report is, too
+        is_logged = logger.isEnabledFor(logging.INFO) and logger.hasHandlers()  # every report is logged there, too
         if not validation or is_logged or time.monotonic() - self._last < LINE_SECONDS:
             return
         self._last = time.monotonic()
@@ -87,12 +87,12 @@ class ValidationLines:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What a fit begins with."""
+    """What a fit starts from."""
 
     checkpoint: SavedCheckpoint | None = None
     """None for a fresh start."""
     is_own: bool = False
-    """It was looked for as "latest" or "best", rather than named."""
+    """It was found as "latest" or "best", rather than given by name."""
     unlike: Unlike | None = None
     """If nothing was found: the newest that would do but for its hyperparameters."""
 
@@ -104,7 +104,7 @@ class Origin:
 def say_beginning(
     core_context: core.Context, plan: FitPlan, progress: Progress, origin: Origin, trial: str, *, continues: bool
 ) -> None:
-    """What the fit goes on from, that nothing is left to train, or why it starts afresh. For the chief."""
+    """Print what the fit resumes from, that nothing is left to train, or why it starts afresh. For the chief."""
     if is_quiet():
         return
     if origin.checkpoint is None:
@@ -138,13 +138,13 @@ def _fresh(core_context: core.Context, plan: FitPlan, origin: Origin, trial: str
     description = core_context.description
     if origin.unlike is not None and description is not None:
         different = differences(description.hparams, origin.unlike.hparams)
-        return f"{text}: {origin.unlike.place} had other hyperparameters ({told(different)})."
+        return f"{text}: {origin.unlike.place} had other hyperparameters ({differences_text(different)})."
     of_script = f" by {description.script_name}" if description is not None and description.script else ""
     return f"{text}: there is no checkpoint of {trial}{of_script} in {core_context.checkpoint.location} yet."
 
 
-def told(different: dict[str, tuple[Any, Any]]) -> str:
-    """What differs, as `differences()` found it."""
+def differences_text(different: dict[str, tuple[Any, Any]]) -> str:
+    """Return the result of `differences()` as text."""
     return ", ".join(f"{name} was {was!r} and is {now!r}" for name, (now, was) in different.items())
 
 
@@ -185,7 +185,7 @@ def _other_version(core_context: core.Context, metadata: dict[str, Any]) -> list
 
 @dataclasses.dataclass
 class Outcome:
-    """What a fit has come to so far, as its end tells it."""
+    """The result of a fit so far, for the lines at its end."""
 
     metric: str | None = None
     smaller_is_better: bool = True
@@ -193,12 +193,12 @@ class Outcome:
     newest: tuple[str, int] | None = None  # a checkpoint, and how many batches it holds
     best: tuple[float, int] | None = None  # a value of the metric, and after how many batches
     best_checkpoint: str | None = None
-    best_before: float | None = None  # of the metric, by what training goes on from
+    best_before: float | None = None  # of the metric, before the checkpoint that training resumes from
     ended_by: str = ""  # what ended it before its length was reached
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     def validated(self, value: float | None, batches: int) -> None:
-        """Take a value of the metric into account."""
+        """Note a value of the metric."""
         if value is None or value != value:
             return
         if self.best is None or (value < self.best[0] if self.smaller_is_better else value > self.best[0]):
@@ -206,20 +206,20 @@ class Outcome:
 
     @property
     def beats_earlier(self) -> bool:
-        """Whether no earlier run was as good."""
+        """Whether the best value is better than that of earlier runs."""
         if self.best is None or self.best_before is None:
             return self.best is not None
         return self.best[0] < self.best_before if self.smaller_is_better else self.best[0] > self.best_before
 
     def saved(self, storage_id: str, batches: int) -> None:
-        """Take a checkpoint into account."""
+        """Note a checkpoint."""
         self.newest = (storage_id, batches)
         if self.best is not None and self.best[1] == batches:
             self.best_checkpoint = storage_id
 
 
 def say_end(core_context: core.Context, plan: FitPlan, progress: Progress, origin: Origin, outcome: Outcome) -> None:
-    """What was trained, the best value and where its checkpoint is, and what to type next. For the chief."""
+    """Print what was trained, the best value and where its checkpoint is, and what to type next. For the chief."""
     if is_quiet():
         return
     trained = progress.batches_trained - outcome.first_batch
@@ -235,7 +235,7 @@ def say_end(core_context: core.Context, plan: FitPlan, progress: Progress, origi
     if recorded is not None:
         say(f"Look at it with: det trial describe {recorded.trial_id}")
     if outcome.ended_by and outcome.newest is not None and core_context.info is None:
-        say(_how_to_go_on(core_context, origin))
+        say(_how_to_resume(core_context, origin))
 
 
 def _say_results(core_context: core.Context, outcome: Outcome) -> None:
@@ -257,7 +257,7 @@ def _best(outcome: Outcome, place: str) -> str:
     return f"Best {outcome.metric}: {outcome.best[0]:.6g} after batch {outcome.best[1]}{where}."
 
 
-def _how_to_go_on(core_context: core.Context, origin: Origin) -> str:
+def _how_to_resume(core_context: core.Context, origin: Origin) -> str:
     wish = "" if origin.is_own else 'pass latest_checkpoint="latest" to fit(), and '
     if is_kernel():
         return f"To go on: {wish}run the cell again."
@@ -266,8 +266,8 @@ def _how_to_go_on(core_context: core.Context, origin: Origin) -> str:
     return f"To go on: {wish and wish + 'type: '}{shlex.join(redacted_arguments(sys.orig_argv))}"
 
 
-def place_of(frame: FrameType | None) -> str:
-    """Which function a frame is in, for people."""
+def function_of(frame: FrameType | None) -> str:
+    """Return the name of the function that a frame is in."""
     if frame is None:
         return "somewhere"
     owner, name = frame.f_locals.get("self"), frame.f_code.co_name
@@ -275,8 +275,8 @@ def place_of(frame: FrameType | None) -> str:
 
 
 def raised_in(error: BaseException) -> str:
-    """Which function raised an error, for people."""
+    """Return the name of the function that raised an error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return place_of(None if trace is None else trace.tb_frame)
+    return function_of(None if trace is None else trace.tb_frame)

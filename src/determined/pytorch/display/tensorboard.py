@@ -21,10 +21,10 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class EventWriter:
-    """What one rank writes into the TensorBoard directory of this run. A disk that refuses it never stops training.
+    """Writes TensorBoard files of one rank. An error of the disk never stops training.
 
     Args:
-        directory: Asked for on first use, because only then must it exist.
+        directory: Called on first use, because it makes the directory.
         clock: Seconds.
     """
 
@@ -34,10 +34,10 @@ class EventWriter:
         self._writer: Any = None
         self._rotated: int | None = None
         self._scalars: EventFile | None = None
-        self._is_troubled = False
+        self._has_warned = False
 
     def get(self) -> Any:
-        """The writer, the same object each time."""
+        """Return the user's writer, the same object each time."""
         if self._writer is None:
             try:
                 from torch.utils.tensorboard import SummaryWriter
@@ -59,20 +59,20 @@ class EventWriter:
     ) -> None:
         """Write metrics as scalars, at the latest with the next `rotate()`."""
         # TensorBoard follows only the newest file of a directory, so metrics go where the user writes, if they do.
-        with self.tolerant():
+        with self.ignoring_errors():
             writer = self._writer
             if writer is None:
                 writer = self._scalars = self._scalars or EventFile(self._directory())
             _log_tb_metrics(writer, metric_type, steps_completed, metrics, batch_metrics)
 
     def rotate(self) -> None:
-        """Get what was written into the file: at most once a second by closing it, and the next use opens another."""
+        """Flush what was written; once a second at most close the file, and the next use opens another."""
         if self._scalars is not None:
             self._scalars.flush()
         now = int(self._clock())
         if self._rotated is None:
             self._rotated = now
-        with self.tolerant():
+        with self.ignoring_errors():
             if now > self._rotated:
                 self._rotated = now
                 self._close_writer()
@@ -82,24 +82,24 @@ class EventWriter:
     def upload(self, train: core.TrainContext, *, is_chief: bool) -> None:
         """Get what was written into the files, and copy them to where they are kept; other ranks copy profiles."""
         self.rotate()
-        with self.tolerant():
+        with self.ignoring_errors():
             train.upload_tensorboard_files(every_file if is_chief else all_but_events, rank_aware_path)
 
     def close(self) -> None:
         """Finish the files. Writing more opens another."""
         self._finish_scalars()
-        with self.tolerant():
+        with self.ignoring_errors():
             self._close_writer()
 
     @contextlib.contextmanager
-    def tolerant(self) -> Iterator[None]:
-        """Say the first trouble with the files in one line, and go on."""
+    def ignoring_errors(self) -> Iterator[None]:
+        """Log the first error of the files in one line, and go on."""
         try:
             yield
         except OSError as error:
-            if not self._is_troubled:
-                self._is_troubled = True
-                logger.warning("TensorBoard files are not written as they should be; training goes on: %s", error)
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning("TensorBoard files cannot be written; training continues without them: %s", error)
 
     def _finish_scalars(self) -> None:
         if self._scalars is not None:
