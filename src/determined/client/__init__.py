@@ -68,40 +68,15 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.client._workspace import Workspace as Workspace
 
 _FUNCTIONS = (
-    "connect",
-    "create_experiment",
-    "create_model",
-    "create_workspace",
-    "delete_workspace",
-    "get_checkpoint",
-    "get_experiment",
-    "get_model",
-    "get_model_labels",
-    "get_models",
-    "get_trial",
-    "get_workspace",
-    "iter_trials_metrics",
-    "list_experiments",
-    "list_models",
-    "list_workspaces",
-    "login",
-    "stream_trials_metrics",
-    "stream_trials_training_metrics",
-    "stream_trials_validation_metrics",
-)
+    "connect", "create_experiment", "create_model", "create_workspace", "delete_workspace", "get_checkpoint",
+    "get_experiment", "get_model", "get_model_labels", "get_models", "get_trial", "get_workspace",
+    "iter_trials_metrics", "list_experiments", "list_models", "list_workspaces", "login", "stream_trials_metrics",
+    "stream_trials_training_metrics", "stream_trials_validation_metrics",
+)  # fmt: skip
 _ENUMS = (
-    "CheckpointSortBy",
-    "CheckpointState",
-    "DownloadMode",
-    "ExperimentSortBy",
-    "ExperimentState",
-    "LogLevel",
-    "ModelOrderBy",
-    "ModelSortBy",
-    "OrderBy",
-    "TrialSortBy",
-    "TrialState",
-)
+    "CheckpointSortBy", "CheckpointState", "DownloadMode", "ExperimentSortBy", "ExperimentState", "LogLevel",
+    "ModelOrderBy", "ModelSortBy", "OrderBy", "TrialSortBy", "TrialState",
+)  # fmt: skip
 
 __getattr__, __dir__, __all__ = _lazy.exports(
     __name__,

@@ -157,9 +157,7 @@ class Experiment:
             if len(rows) < size:
                 return
 
-    def get_trials(self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC) -> Listing[Trial]:
-        """An older name of `list_trials`."""
-        return self.list_trials(sort_by, order_by)
+    get_trials = list_trials  # an older name
 
     def best_trials(self, limit: int | None = None) -> Listing[Trial]:
         """Its trials, the best by the searcher metric first; those without a value last.

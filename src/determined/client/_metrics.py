@@ -117,7 +117,29 @@ class Metrics:
 
 
 @dataclasses.dataclass(frozen=True)
-class Curve:
+class _Series:
+    """One metric of one trial as columns of equal length."""
+
+    trial_id: int
+    group: str
+    name: str
+    steps: list[int]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return dataclasses.asdict(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per step, one column per list."""
+        columns = {name: value for name, value in vars(self).items() if isinstance(value, list)}
+        return frame(dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve(_Series):
     """A metric over the steps, in buckets, as columns: bucket i holds the reports from `steps[i]` to `ends[i]`.
 
     `min`, `mean` and `max` are of the finite values, None where there is none; `odd` counts NaN and infinities.
@@ -130,10 +152,6 @@ class Curve:
         list(zip(curve.steps, curve.mean))
     """
 
-    trial_id: int
-    group: str
-    name: str
-    steps: list[int]
     ends: list[int]
     count: list[int]
     min: list[float | None]
@@ -141,22 +159,9 @@ class Curve:
     max: list[float | None]
     odd: list[int]
 
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return dataclasses.asdict(self)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """One row per bucket."""
-        names = ("steps", "ends", "count", "min", "mean", "max", "odd")
-        columns = [getattr(self, name) for name in names]
-        return frame(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-
 
 @dataclasses.dataclass(frozen=True)
-class Points:
+class Points(_Series):
     """A metric exactly as it was reported, as columns, in order of steps; `window` is how many batches it averages.
 
     Example::
@@ -165,23 +170,6 @@ class Points:
         assert len(points.steps) == len(points.value)
     """
 
-    trial_id: int
-    group: str
-    name: str
-    steps: list[int]
     value: list[float]
     time: list[datetime.datetime]
     window: list[int | None]
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return dataclasses.asdict(self)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """One row per point."""
-        names = ("steps", "value", "time", "window")
-        rows = zip(*(getattr(self, name) for name in names), strict=True)
-        return frame(dict(zip(names, row, strict=True)) for row in rows)

@@ -101,9 +101,7 @@ class Model:
             rows = models.versions(conn, self.model_id, descending=OrderBy(order_by) is OrderBy.DESC)
         return Listing(ModelVersion(self._session, row, self.name) for row in rows)
 
-    def get_versions(self, order_by: OrderBy = OrderBy.DESC) -> Listing[ModelVersion]:
-        """An older name of `list_versions`."""
-        return self.list_versions(order_by)
+    get_versions = list_versions  # an older name
 
     def register_version(
         self,

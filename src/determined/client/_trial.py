@@ -91,16 +91,17 @@ class Trial:
     @property
     def searcher_metric(self) -> str | None:
         """The name of the metric that its experiment looks at."""
-        if self._experiment is None:
-            self._experiment = self.get_experiment()
-        return self._experiment.searcher_metric
+        return self._owner().searcher_metric
 
     @property
     def smaller_is_better(self) -> bool:
         """Whether its experiment takes smaller values of that metric for better ones."""
+        return self._owner().smaller_is_better
+
+    def _owner(self) -> Experiment:
         if self._experiment is None:
             self._experiment = self.get_experiment()
-        return self._experiment.smaller_is_better
+        return self._experiment
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -141,21 +142,10 @@ class Trial:
 
             json.dumps(trial.to_dict(), default=str)
         """
-        return {
-            "id": self.id,
-            "experiment_id": self.experiment_id,
-            "state": str(self.state),
-            "hparams": self.hparams,
-            "start_time": self.start_time,
-            "end_time": self.end_time,
-            "total_batches": self.total_batches,
-            "best_metric": self.searcher_metric_value,
-            "latest_metric": self.latest_metric_value,
-            "restarts": self.restarts,
-            "checkpoint_count": self.checkpoint_count,
-            "checkpoint_size": self.checkpoint_size,
-            "summary_metrics": self.summary_metrics,
-        }
+        names = ("id", "experiment_id", "hparams", "start_time", "end_time", "total_batches", "best_metric", "restarts")
+        more = ("checkpoint_count", "checkpoint_size", "summary_metrics")
+        found = {name: getattr(self, name) for name in (*names, *more)}
+        return {**found, "state": str(self.state), "latest_metric": self.latest_metric_value}
 
     def reload(self) -> None:
         """Read the fields again."""
@@ -345,21 +335,8 @@ class Trial:
             for line in trial.iter_logs(follow=True, min_level=client.LogLevel.WARNING):
                 print(line)
         """
-        entries = self.iter_log_rows(
-            follow,
-            head=head,
-            tail=tail,
-            container_ids=container_ids,
-            rank_ids=rank_ids,
-            stdtypes=stdtypes,
-            min_level=min_level,
-            timestamp_before=timestamp_before,
-            timestamp_after=timestamp_after,
-            sources=sources,
-            search_text=search_text,
-            regex=regex,
-        )
-        return map(str, entries)
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return map(str, self.iter_log_rows(**given))
 
     def iter_log_rows(
         self, follow: bool = False, *, head: int | None = None, tail: int | None = None, **which: Any
@@ -376,9 +353,7 @@ class Trial:
             return map(LogEntry, _logs.follow(self._session, self.id, chosen))
         return map(LogEntry, _logs.read(self._session, self.id, chosen, head=head, tail=tail))
 
-    def logs(self, follow: bool = False, **which: Any) -> Iterator[str]:
-        """An older name of `iter_logs`."""
-        return self.iter_logs(follow, **which)
+    logs = iter_logs  # an older name
 
     # What it saved.
 
@@ -410,13 +385,7 @@ class Trial:
         """
         return all_checkpoints(self._session, trial_id=self.id)
 
-    def get_checkpoints(
-        self,
-        sort_by: str | CheckpointSortBy | None = None,
-        order_by: OrderBy | None = None,
-    ) -> Listing[Checkpoint]:
-        """An older name of `list_checkpoints`."""
-        return self.list_checkpoints(sort_by, order_by)
+    get_checkpoints = list_checkpoints  # an older name
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
         """Its best checkpoint.
@@ -496,9 +465,7 @@ class Trial:
 
     # Older names.
 
-    def stream_metrics(self, group: str) -> Iterator[TrialMetrics]:
-        """An older name of `iter_metrics`."""
-        return self.iter_metrics(group)
+    stream_metrics = iter_metrics
 
     def stream_training_metrics(self) -> Iterator[TrialMetrics]:
         """An older name of `iter_metrics("training")`."""

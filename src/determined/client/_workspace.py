@@ -13,7 +13,30 @@ if TYPE_CHECKING:
     from determined.store.workspaces import ProjectRow, WorkspaceRow
 
 
-class Workspace:
+class _Folder:
+    """What a workspace and a project have in common."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def set_name(self, name: str) -> None:
+        """Give it another name."""
+        self._change(name=name)
+
+    def archive(self) -> None:
+        """Take it out of use."""
+        self._change(archived=True)
+
+    def unarchive(self) -> None:
+        """Take it back into use."""
+        self._change(archived=False)
+
+    def _change(self, **fields: Any) -> None:
+        raise NotImplementedError
+
+
+class Workspace(_Folder):
     """A workspace.
 
     Example::
@@ -36,10 +59,6 @@ class Workspace:
 
     def __repr__(self) -> str:
         return f"Workspace({self.id}, {self.name!r})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def reload(self) -> None:
         """Read the fields again."""
@@ -81,18 +100,6 @@ class Workspace:
             row = workspaces.get_project(conn, project_id)
         return Project(self._session, row)
 
-    def set_name(self, name: str) -> None:
-        """Give it another name."""
-        self._change(name=name)
-
-    def archive(self) -> None:
-        """Take it out of use."""
-        self._change(archived=True)
-
-    def unarchive(self) -> None:
-        """Take it back into use."""
-        self._change(archived=False)
-
     def _change(self, **fields: Any) -> None:
         from determined.store import workspaces
 
@@ -109,7 +116,7 @@ class Workspace:
             workspaces.delete_workspace(conn, self.id)
 
 
-class Project:
+class Project(_Folder):
     """A project of a workspace.
 
     Example::
@@ -135,10 +142,6 @@ class Project:
     def __repr__(self) -> str:
         return f"Project({self.id}, {self.name!r})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
     def list_experiments(self) -> Listing[Experiment]:
         """The experiments that are filed here."""
         from determined.client._experiment import Experiment
@@ -148,21 +151,9 @@ class Project:
             rows = experiments.find(conn, experiments.ExperimentFilter(project_id=self.id))
         return Listing(Experiment(self._session, row) for row in rows)
 
-    def set_name(self, name: str) -> None:
-        """Give it another name."""
-        self._change(name=name)
-
     def set_description(self, description: str) -> None:
         """Describe it in a line."""
         self._change(description=description)
-
-    def archive(self) -> None:
-        """Take it out of use."""
-        self._change(archived=True)
-
-    def unarchive(self) -> None:
-        """Take it back into use."""
-        self._change(archived=False)
 
     def _change(self, **fields: Any) -> None:
         from determined.store import workspaces
