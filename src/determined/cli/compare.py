@@ -84,7 +84,7 @@ def _runs(ids: Sequence[int], trial_ids: Sequence[int], last: int | None) -> lis
 
 
 def _too_few(runs: Sequence[Run]) -> str:
-    """Why the newest runs are not compared."""
+    """Explain why the newest runs are not compared."""
     if not runs:
         return "You have no run yet. Start some with: python train.py. Or compare other people's: det compare ID ID"
     [run] = runs
@@ -113,7 +113,7 @@ def _rows(runs: Sequence[Run], *, show_all: bool) -> list[list[Any]]:
 
 
 def _for_people(row: list[Any]) -> list[Any]:
-    """A row with its key as words, arguments as they were typed, and commits as long as people write them."""
+    """Reword a row for people: its key as words, arguments as they were typed, and short commits."""
     section, key, *values = row
     if section == "metrics":
         group, _, rest = key.partition(".")
@@ -134,7 +134,7 @@ def _document(rows: list[list[Any]], runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def best_of(runs: Sequence[Run]) -> str:
-    """Which run was best, if they can be compared at all."""
+    """Return a sentence on which run was best, or nothing if their metrics cannot be compared."""
     from determined.client._compare import best
 
     trial = best([run.trial for run in runs])

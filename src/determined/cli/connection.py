@@ -1,4 +1,4 @@
-"""The way from a command to the store: which one is meant, and the client that speaks for it."""
+"""Connect a command to the store that it is about."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Settings:
 
 
 def settings() -> Settings:
-    """What was typed before the noun of the running command."""
+    """Return the options before the noun of the running command."""
     context = click.get_current_context(silent=True)
     found = context.find_object(Settings) if context else None
     return found or Settings()
 
 
 def connect() -> Determined:
-    """A client of the store that this command is about. It is closed with the command."""
+    """Return a client of the store that this command is about. It is closed with the command."""
     from determined.client import Determined
 
     chosen = settings()

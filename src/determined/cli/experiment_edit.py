@@ -24,7 +24,7 @@ def _each(ids: tuple[list[int], ...]) -> list[Any]:
 
 
 def _action(name: str, done: str, about: str) -> click.Command:
-    """A command that asks something of running experiments, or says who could do it."""
+    """Make a command that calls the method `name` of each experiment."""
 
     @click.command(name, context_settings=HELP_NAMES, help=about)
     @experiments
@@ -40,24 +40,8 @@ activate = _action("activate", "Activated", "Let experiments run. Needs a contro
 pause = _action("pause", "Paused", "Have trials checkpoint and wait. Needs a controller.")
 cancel = _action("cancel", "Canceled", "Have trials checkpoint and end. Needs a controller.")
 kill = _action("kill", "Killed", "End trials now. Needs a controller.")
-
-
-@click.command(context_settings=HELP_NAMES)
-@experiments
-def archive(ids: tuple[list[int], ...]) -> None:
-    """Hide experiments from lists; `list -a` still shows them."""
-    for experiment in _each(ids):
-        experiment.archive()
-        say(f"Archived experiment {experiment.id}")
-
-
-@click.command(context_settings=HELP_NAMES)
-@experiments
-def unarchive(ids: tuple[list[int], ...]) -> None:
-    """Show archived experiments in lists again."""
-    for experiment in _each(ids):
-        experiment.unarchive()
-        say(f"Unarchived experiment {experiment.id}")
+archive = _action("archive", "Archived", "Hide experiments from lists; `list -a` still shows them.")
+unarchive = _action("unarchive", "Unarchived", "Show archived experiments in lists again.")
 
 
 @click.command(context_settings=HELP_NAMES)

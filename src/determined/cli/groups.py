@@ -70,11 +70,11 @@ class Group(click.Group):
         return self.command(name, **settings)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """All names, in the order they were written down."""
+        """Return all names, in the order of definition."""
         return [*(name for name in self.commands if name not in self._late), *self._late]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command of this name or alias, imported if it was not yet."""
+        """Return the command of this name or alias, imported if it was not yet."""
         name = self._aliases.get(cmd_name, cmd_name)
         if name not in self.commands and name in self._late:
             self.commands[name] = self._late[name].load()
@@ -89,7 +89,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first argument names; a near miss is named in the error."""
+        """Return the command that the first argument names; a near miss is named in the error."""
         typed = args[0]
         if typed in self._left_out:
             raise click.UsageError(f"{ctx.command_path} {typed} is left out: {self._left_out[typed]}")

@@ -1,4 +1,4 @@
-"""`det`: the door of the command line. Each noun has a module of its own, imported when that noun is typed."""
+"""`det`: the entry point of the command line. Each noun has a module of its own, imported when that noun is typed."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The time, aware; without an offset it is UTC."""
+        """Return the time, aware; without an offset it is UTC."""
         from determined.client._logs import moment
 
         try:
@@ -87,7 +87,7 @@ class State(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "state"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The state as the store writes it."""
+        """Return the state as the store writes it."""
         from determined.client import ExperimentState
 
         if (state := str(value).upper()) not in ExperimentState.__members__:
@@ -95,14 +95,14 @@ class State(click.ParamType):  # type: ignore[type-arg]  # as above
         return state
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The states that begin so."""
+        """Return the states that begin so."""
         from determined.client import ExperimentState
 
         return _offer(ctx, param, incomplete.upper(), lambda: [(name, "") for name in ExperimentState.__members__])
 
 
 def experiment_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The newest experiments, for completion."""
+    """Complete ids of the newest experiments."""
 
     def find() -> list[tuple[str, str]]:
         from determined.cli import connection, finding
@@ -114,7 +114,7 @@ def experiment_ids(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def trial_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The newest trials, for completion."""
+    """Complete ids of the newest trials."""
 
     def find() -> list[tuple[str, str]]:
         from determined.cli import connection, finding
@@ -127,7 +127,7 @@ def trial_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 def metrics(*, plain: bool = True, dotted: bool = True) -> Callable[..., list[CompletionItem]]:
-    """What the trials or experiments that were typed reported, else the newest: `loss`, `training.loss`; or groups."""
+    """Complete metrics of the typed trials or experiments, else of the newest: `loss`, `training.loss`."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         def find() -> list[tuple[str, str]]:
@@ -143,12 +143,12 @@ def metrics(*, plain: bool = True, dotted: bool = True) -> Callable[..., list[Co
 
 
 def groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The groups of metrics that the trial that was typed reported, for completion."""
+    """Complete the groups of metrics that the typed trial reported."""
     return _offer(ctx, param, incomplete, lambda: [(group, "") for group in _reported(ctx)])
 
 
 def _reported(ctx: click.Context) -> dict[str, list[str]]:
-    """Group to names of metrics of what was typed before, or of the newest trials."""
+    """Return names of metrics by group, of the trials or experiment that were typed, or of the newest trials."""
     from determined.cli import connection, finding
 
     # An option that still lacks its value keeps click from sorting what was typed into arguments.

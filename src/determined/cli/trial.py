@@ -147,14 +147,14 @@ def metrics(trial_id: int, group: str | None, names: tuple[str, ...], form: str)
 
 
 def _named(names: list[str]) -> list[Column]:
-    """A column for each metric; of many, a narrow terminal shows the first."""
+    """Make a column for each metric; a narrow terminal shows the first."""
     first = next((name for name in names if name not in UNITS), None)
     ranks = [0 if name == first else 3 if name in UNITS else 1 for name in names]
     return [Column(name, name, rank=rank) for name, rank in zip(names, ranks, strict=True)]
 
 
 def _reports(found: Trial, groups: list[str], names: list[str]) -> Iterator[TrialMetrics]:
-    """The reports of all groups in order of steps, each read from the store as it is printed."""
+    """Yield the reports of all groups in order of steps, each read as it is printed."""
     streams = [found.metrics(group) for group in groups]
     for report in heapq.merge(*streams, key=lambda report: report.steps_completed or 0):
         if any(name in report.metrics for name in names):

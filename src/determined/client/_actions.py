@@ -61,7 +61,7 @@ def stop(session: Session, trial_id: int) -> None:
 
 
 def _unmanaged(conn: sa.Connection, experiment: ExperimentRow, action: str, trial_id: int | None = None) -> str:
-    """Why nobody can, and what the user can do instead."""
+    """Explain why nobody can perform the action, and what the user can do instead."""
     from determined.store import attempts, experiments, trials
 
     what = f"Trial {trial_id}" if trial_id else f"Experiment {experiment.id}"
@@ -87,7 +87,7 @@ def _no_controller(what: str, action: str) -> str:
 
 
 def checked_name(name: object) -> str:
-    """The name, if it is one."""
+    """Return the name; raise if it is no text or blank."""
     text = checked_text("name", name)
     if not text.strip():
         raise InvalidValue(f"An experiment is called something; {name!r} is no name. Give at least one character.")
@@ -95,14 +95,14 @@ def checked_name(name: object) -> str:
 
 
 def checked_text(what: str, given: object) -> str:
-    """The text, if it is one."""
+    """Return the text; raise if it is none."""
     if not isinstance(given, str):
         raise InvalidValue(f"An experiment's {what} is a text, not {given!r}.")
     return given
 
 
 def project_id(session: Session, workspace_name: str, project_name: str) -> int:
-    """The number of a project of a workspace."""
+    """Return the id of a project of a workspace."""
     from determined.store import workspaces
 
     with session.read() as conn:

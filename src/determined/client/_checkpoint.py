@@ -99,7 +99,7 @@ class Checkpoint:
         return self._training
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data.
+        """Return plain data.
 
         Example::
 
@@ -240,7 +240,7 @@ class Checkpoint:
         self.reload()
 
     def get_metrics(self, group: str | None = None) -> list[TrialMetrics]:
-        """What was reported at exactly the checkpoint's steps.
+        """Return the metrics that were reported at exactly the checkpoint's steps.
 
         Example::
 
@@ -262,7 +262,7 @@ def find_checkpoints(
     experiment_id: int | None = None,
     trial_id: int | None = None,
 ) -> Listing[Checkpoint]:
-    """The complete checkpoints of an experiment or a trial, in this order."""
+    """Return the complete checkpoints of an experiment or a trial, in this order."""
     from determined.store import checkpoints
 
     order = _enums.checkpoints_by(sort_by, order_by)
@@ -274,7 +274,7 @@ def find_checkpoints(
 def all_checkpoints(
     session: Session, *, experiment_id: int | None = None, trial_id: int | None = None
 ) -> Listing[Checkpoint]:
-    """Those of an experiment or a trial in whatever state, in order of steps."""
+    """Return the checkpoints of an experiment or a trial in any state, in order of steps."""
     from determined.store import checkpoints
 
     with session.read() as conn:
@@ -285,14 +285,14 @@ def all_checkpoints(
 
 
 def validated(found: Iterable[Checkpoint], metric: str | None) -> Listing[Checkpoint]:
-    """Those that were measured by this metric; None is the searcher metric."""
+    """Return those that were validated by this metric; None is the searcher metric."""
     if metric is None:
         return Listing(checkpoint for checkpoint in found if checkpoint.searcher_metric is not None)
     return Listing(checkpoint for checkpoint in found if metric in (checkpoint.validation_metrics or {}))
 
 
 def beginning(found: Iterable[Checkpoint], uuid: str) -> list[Checkpoint]:
-    """The one with this id, or the only one whose id begins so; nothing if there is none."""
+    """Return the checkpoint with this id, or the only one whose id begins so, in a list; else an empty list."""
     some = [checkpoint for checkpoint in found if checkpoint.uuid.startswith(uuid)]
     if len(some) > 1 and uuid not in (checkpoint.uuid for checkpoint in some):
         known = ", ".join(checkpoint.uuid for checkpoint in some[:3])
@@ -301,7 +301,7 @@ def beginning(found: Iterable[Checkpoint], uuid: str) -> list[Checkpoint]:
 
 
 def none_is_best(owner: str, found: Iterable[Checkpoint], metric: str | None, listing: str) -> NotFound:
-    """Why none of these checkpoints is the best, and what to type instead.
+    """Return an error that says why none of these checkpoints is the best, and what to type instead.
 
     Args:
         owner: Whose they are, such as `Trial 3`.

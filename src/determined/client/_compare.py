@@ -64,7 +64,7 @@ class Comparison:
         return found
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per difference, one column per trial."""
+        """Return one row per difference, one column per trial."""
         rows = [
             {"section": d.section, "key": d.key, **{str(trial): d.values.get(trial) for trial in self.trial_ids}}
             for d in self.differences
@@ -73,7 +73,7 @@ class Comparison:
 
 
 def compare(trials: Sequence[Trial]) -> Comparison:
-    """What differs between trials: hyperparameters, config, code and packages, and how they did.
+    """Return what differs between trials: hyperparameters, config, code and packages, and metrics.
 
     Args:
         trials: Two or more, of one experiment or of several.
@@ -86,7 +86,7 @@ def compare(trials: Sequence[Trial]) -> Comparison:
 
 
 def description(trial: Trial) -> dict[str, dict[str, Any]]:
-    """What a trial is compared by: section to key to value."""
+    """Return what a trial is compared by: section to key to value."""
     config = {key: value for key, value in trial.get_experiment().config.items() if key != "hyperparameters"}
     attempts = trial.attempts()
     environment = {**attempts[-1].environment, "ranks": attempts[-1].slots} if attempts else {}
@@ -99,7 +99,7 @@ def description(trial: Trial) -> dict[str, dict[str, Any]]:
 
 
 def differences(described: Mapping[int, Mapping[str, Mapping[str, Any]]]) -> Comparison:
-    """The keys whose values are not the same for all. Pure.
+    """Return the keys whose values are not the same for all. Pure.
 
     Example::
 
@@ -167,7 +167,7 @@ class Scores:
 def rank(
     experiments: Iterable[Experiment], metric: str | None = None, smaller_is_better: bool | None = None
 ) -> Listing[Experiment]:
-    """Return the experiments, the best first; those that look at the same metric stand together, others come last.
+    """Return the experiments, the best first; grouped by the metric they look at; those without a value last.
 
     Args:
         experiments: Which.
@@ -263,7 +263,7 @@ def _parts(metric: str) -> tuple[str, str]:
 
 
 def _names(trial: Trial) -> list[str]:
-    """What a trial reported, as people type it: `loss` of validation, `training.loss`."""
+    """Return the names of a trial's metrics, as people type them: `loss` of validation, `training.loss`."""
     groups = {GROUPS.get(key, key): names for key, names in trial.summary_metrics.items()}
     return [
         name if group == "validation" else f"{group}.{name}"

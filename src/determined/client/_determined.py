@@ -121,7 +121,7 @@ class Determined:
         )
 
     def get_experiment(self, experiment_id: int) -> Experiment:
-        """One experiment.
+        """Return one experiment.
 
         Raises:
             NotFound: There is none of that id.
@@ -210,7 +210,7 @@ class Determined:
         return found
 
     def count_experiments(self, **which: Any) -> int:
-        """How many experiments fit; takes `states`, `name`, `labels`, `users`, `project_id`, `archived` and `deleted`.
+        """Count experiments; takes `states`, `name`, `labels`, `users`, `project_id`, `archived` and `deleted`.
 
         Example::
 
@@ -231,7 +231,7 @@ class Determined:
         return Experiment(self._session, _actions.undelete(self._session, experiment_id))
 
     def get_trial(self, trial_id: int) -> Trial:
-        """One trial.
+        """Return one trial.
 
         Example::
 
@@ -243,7 +243,7 @@ class Determined:
             return Trial(self._session, trials.get(conn, trial_id))
 
     def get_checkpoint(self, uuid: str) -> Checkpoint:
-        """One checkpoint, by its id or by as much of its beginning as only it has.
+        """Return one checkpoint, by its id or by as much of its beginning as only it has.
 
         Example::
 
@@ -255,7 +255,7 @@ class Determined:
             return Checkpoint(self._session, checkpoints.get(conn, checkpoints.complete_uuid(conn, uuid)))
 
     def list_trials(self, *, limit: int | None = None) -> Listing[Trial]:
-        """The newest trials of all experiments, the newest last.
+        """Return the newest trials of all experiments, the newest last.
 
         Example::
 
@@ -273,7 +273,7 @@ class Determined:
         return {found.id: found for page in pages for found in self.list_experiments(experiment_ids=page)}
 
     def list_checkpoints(self) -> Listing[Checkpoint]:
-        """All checkpoints whose files are there, the newest last.
+        """Return all checkpoints whose files are there, the newest last.
 
         Example::
 
@@ -286,7 +286,7 @@ class Determined:
         return Listing(Checkpoint(self._session, row) for row in rows)
 
     def iter_trials_metrics(self, trial_ids: Sequence[int], group: str) -> Iterator[TrialMetrics]:
-        """The reports of several trials, by trial and in order of steps.
+        """Return the reports of several trials, by trial and in order of steps.
 
         Example::
 
@@ -295,7 +295,7 @@ class Determined:
         return iter(self.metrics(trial_ids, group))
 
     def metrics(self, trial_ids: Sequence[int], group: str | None = None) -> Metrics:
-        """The same, to loop over more than once or to make a table of.
+        """Return the reports of several trials, to loop over more than once or to make a table of.
 
         Example::
 
@@ -305,7 +305,7 @@ class Determined:
         return Metrics(self._session, trial_ids, group)
 
     def metric_names(self, trial_ids: Sequence[int]) -> dict[str, list[str]]:
-        """What these trials reported: group to names.
+        """Return the names of the metrics that these trials reported, by group.
 
         Example::
 
@@ -352,7 +352,7 @@ class Determined:
         return Model(self._session, row)
 
     def get_model(self, identifier: str | int) -> Model:
-        """A model by its name or its id.
+        """Return a model by its name or its id.
 
         Example::
 
@@ -481,7 +481,7 @@ def _filter(
     experiment_ids: Sequence[int] | None = None,
     **same: Any,
 ) -> ExperimentFilter:
-    """The store's filter; the rest has the same names there."""
+    """Return the store's filter; `same` are the arguments that have the same names there."""
     from determined.store.experiments import ExperimentFilter
 
     words = None if states is None else [str(ExperimentState(state)) for state in states]

@@ -14,7 +14,7 @@ class _Word(str, enum.Enum):
 
 
 class ExperimentState(_Word):
-    """Where an experiment is in its life.
+    """State of an experiment.
 
     Example::
 
@@ -45,7 +45,7 @@ class ExperimentState(_Word):
 
 
 class TrialState(_Word):
-    """Where a trial is in its life.
+    """State of a trial.
 
     Example::
 
@@ -156,7 +156,7 @@ class ModelSortBy(_Word):
 
 
 class DownloadMode(_Word):
-    """How a checkpoint's files travel. All three read the storage directly here: there is nobody in between."""
+    """How a checkpoint's files are fetched. All three read the storage directly here: there is no server in between."""
 
     DIRECT = "DIRECT"
     MASTER = "MASTER"
@@ -199,22 +199,22 @@ _EXPERIMENTS = {
 
 
 def trials_by(sort_by: TrialSortBy) -> str:
-    """The store's word for an order of trials."""
+    """Return the store's name for an order of trials."""
     return _TRIALS.get(sort_by, str(sort_by).lower())
 
 
 def experiments_by(sort_by: ExperimentSortBy) -> str:
-    """The store's word for an order of experiments."""
+    """Return the store's name for an order of experiments."""
     return _EXPERIMENTS.get(sort_by, str(sort_by).lower())
 
 
 def models_by(sort_by: ModelSortBy) -> str:
-    """The store's word for an order of models."""
+    """Return the store's name for an order of models."""
     return str(sort_by).lower()
 
 
 def checkpoints_by(sort_by: str | CheckpointSortBy | None, order_by: OrderBy | None) -> dict[str, Any]:
-    """The store's words for an order of checkpoints: by what, and whether the largest comes first.
+    """Return the store's arguments for an order of checkpoints: by what, and whether the largest comes first.
 
     Both or neither has to be given; neither means the best by the searcher metric first.
 
@@ -237,7 +237,7 @@ def checkpoints_by(sort_by: str | CheckpointSortBy | None, order_by: OrderBy | N
 
 
 def best_by(sort_by: str | None, smaller_is_better: bool | None) -> tuple[str | None, OrderBy | None]:
-    """The same in the older words, in which a metric comes with what is better.
+    """Return `sort_by` and `order_by` for a metric and which values of it are better.
 
     Example::
 

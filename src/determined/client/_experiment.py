@@ -91,7 +91,7 @@ class Experiment:
         return self._config
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without the config.
+        """Return plain data, without the config.
 
         Example::
 
@@ -118,7 +118,7 @@ class Experiment:
     def list_trials(
         self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC, *, limit: int | None = None
     ) -> Listing[Trial]:
-        """Its trials.
+        """Return its trials.
 
         Example::
 
@@ -132,7 +132,7 @@ class Experiment:
         order_by: OrderBy = OrderBy.ASC,
         limit: int | None = None,
     ) -> Iterator[Trial]:
-        """Its trials one by one, read in pages.
+        """Yield its trials, read in pages.
 
         Example::
 
@@ -160,7 +160,7 @@ class Experiment:
     get_trials = list_trials  # an older name
 
     def best_trials(self, limit: int | None = None) -> Listing[Trial]:
-        """Its trials, the best by the searcher metric first; those without a value last.
+        """Return its trials, the best by the searcher metric first; those without a value last.
 
         Example::
 
@@ -170,7 +170,7 @@ class Experiment:
         return Listing(self.iter_trials(TrialSortBy.BEST_VALIDATION_METRIC, order, limit))
 
     def trial_counts(self) -> dict[str, int]:
-        """How many of its trials are in each state.
+        """Return how many of its trials are in each state.
 
         Example::
 
@@ -182,7 +182,7 @@ class Experiment:
             return experiments.trial_counts(conn, [self.id])[self.id]
 
     def metric_names(self) -> dict[str, list[str]]:
-        """What its trials reported: group to names.
+        """Return the names of the metrics that its trials reported, by group.
 
         Example::
 
@@ -194,7 +194,7 @@ class Experiment:
             return metric_reports.names(conn, experiment_id=self.id)
 
     def events(self) -> list[EventRow]:
-        """What happened to it, oldest first: changes of state with their reasons.
+        """Return its events, oldest first: changes of state with their reasons.
 
         Example::
 
@@ -206,7 +206,7 @@ class Experiment:
             return events.of_experiment(conn, self.id)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per trial: its hyperparameters (`hparams.lr`), its state and its best and latest metric.
+        """Return one row per trial: its hyperparameters (`hparams.lr`), its state and its best and latest metric.
 
         Example::
 
@@ -223,7 +223,7 @@ class Experiment:
         order_by: OrderBy | None = None,
         max_results: int | None = None,
     ) -> Listing[Checkpoint]:
-        """Its complete checkpoints, the best first, those without a validation last.
+        """Return its complete checkpoints, the best first, those without a validation last.
 
         Args:
             sort_by: Something else: a `CheckpointSortBy`, or the name of a validation metric.
@@ -237,7 +237,7 @@ class Experiment:
         return find_checkpoints(self._session, sort_by, order_by, max_results, experiment_id=self.id)
 
     def all_checkpoints(self) -> Listing[Checkpoint]:
-        """All that its trials ever saved, in order of steps, also those whose files are gone.
+        """Return every checkpoint that its trials saved, in order of steps, also those whose files are gone.
 
         Example::
 
@@ -246,7 +246,7 @@ class Experiment:
         return all_checkpoints(self._session, experiment_id=self.id)
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
-        """Its best checkpoint, by the searcher metric or by the one given.
+        """Return its best checkpoint, by the searcher metric or by the one given.
 
         Raises:
             NotFound: None was validated by that metric.
@@ -264,7 +264,7 @@ class Experiment:
     def top_n_checkpoints(
         self, limit: int, sort_by: str | None = None, smaller_is_better: bool | None = None
     ) -> Listing[Checkpoint]:
-        """The best checkpoint of each of the `limit` best trials.
+        """Return the best checkpoint of each of the `limit` best trials.
 
         Args:
             limit: At most so many.
@@ -353,7 +353,7 @@ class Experiment:
 
             assert experiment.wait() == client.ExperimentState.COMPLETED
         """
-        told = time.monotonic()
+        noted = time.monotonic()
         while True:
             self.reload()
             if self.state is ExperimentState.PAUSED:
@@ -361,8 +361,8 @@ class Experiment:
                 raise ValueError(f"Experiment {self.id} is paused, so waiting for it may never end. {first} first.")
             if self.state.is_terminal:
                 return self.state
-            if time.monotonic() - told >= NOTE_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() - noted >= NOTE_SECONDS:
+                noted = time.monotonic()
                 sys.stderr.write(f"Waiting for experiment {self.id} ({self.state}) ...\n")
             time.sleep(interval)
 

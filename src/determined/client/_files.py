@@ -74,7 +74,7 @@ def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
 
 
 def storage_of(uuid: str, config: Mapping[str, Any] | None) -> Storage:
-    """The storage that a checkpoint was recorded to be in."""
+    """Open the storage that a checkpoint was recorded to be in."""
     if config is None:
         raise CheckpointStateException(
             f"Where the files of checkpoint {uuid} are was not recorded. "
@@ -90,7 +90,7 @@ class Storages:
         self._opened: dict[str, Storage] = {}
 
     def of(self, uuid: str, config: Mapping[str, Any] | None) -> Storage | None:
-        """Where a checkpoint is, or None if nobody wrote that down."""
+        """Return the storage of a checkpoint, or None if it was not recorded."""
         if config is None:
             return None
         key = json.dumps(config, sort_keys=True)
@@ -105,8 +105,7 @@ class Retention:
 
     Args:
         removed: The checkpoints whose files are gone now; with `dry_run`, would be.
-        in_use: Those that were left alone: somebody reads them, or has registered them meanwhile, or nobody knows where
-            their files are.
+        in_use: Those that were left alone: they are being read, were registered meanwhile, or have no recorded storage.
         size: Bytes of the removed ones.
         dry_run: Whether it was only a look.
 
@@ -121,7 +120,7 @@ class Retention:
     dry_run: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return dataclasses.asdict(self)
 
 

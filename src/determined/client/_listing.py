@@ -29,12 +29,12 @@ class Listing(list[T]):
     """
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per object. What is nested has columns with dots in their names, such as `hparams.lr`."""
+        """Return one row per object. What is nested has columns with dots in their names, such as `hparams.lr`."""
         return frame(item.to_dict() for item in self)
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
-    """A DataFrame of these rows, nested mappings flattened."""
+    """Return a DataFrame of these rows, nested mappings flattened."""
     try:
         import pandas
     except ImportError as e:
@@ -43,7 +43,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
 
 
 def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """One level of keys: `{"a": {"b": 1}}` is `{"a.b": 1}`; an empty mapping stays a value."""
+    """Flatten nested mappings: `{"a": {"b": 1}}` becomes `{"a.b": 1}`; an empty mapping stays a value."""
     found: dict[str, Any] = {}
     for key, value in nested.items():
         if isinstance(value, Mapping) and value:

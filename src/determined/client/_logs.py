@@ -56,7 +56,7 @@ class LogEntry:
         return f"LogEntry({self})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, the line as it is shown included as `log`."""
+        """Return plain data, the line as it is shown included as `log`."""
         return {**dataclasses.asdict(self._row), "log": str(self)}
 
 
@@ -73,7 +73,7 @@ def log_filter(
     search_text: str | None = None,
     regex: str | None = None,
 ) -> LogFilter:
-    """The store's filter for what the SDK is asked."""
+    """Return the store's filter for the SDK's arguments."""
     from determined.store.logs import LogFilter
 
     return LogFilter(
@@ -91,7 +91,7 @@ def log_filter(
 
 
 def moment(given: str | float | datetime.datetime) -> datetime.datetime:
-    """An aware time from RFC 3339 text, seconds since the epoch, or a time. Without an offset it is UTC.
+    """Parse an aware time from RFC 3339 text, seconds since the epoch, or a time. Without an offset it is UTC.
 
     Example::
 
@@ -109,7 +109,7 @@ def moment(given: str | float | datetime.datetime) -> datetime.datetime:
 
 
 def checked_lines(head: int | None, tail: int | None, follow: bool) -> None:
-    """Refuse numbers of lines that cannot be, and wishes that exclude each other."""
+    """Refuse negative numbers of lines, and options that exclude each other."""
     for name, lines in (("head", head), ("tail", tail)):
         if lines is not None and lines < 0:
             raise ValueError(f"{name} is {lines}, and a number of lines is at least 0.")
@@ -118,7 +118,7 @@ def checked_lines(head: int | None, tail: int | None, follow: bool) -> None:
 
 
 def read(session: Session, trial_id: int, which: LogFilter, *, head: int | None, tail: int | None) -> Iterator[LogRow]:
-    """The lines that are there, those of several ranks in order of time.
+    """Yield the lines that are there, those of several ranks in order of time.
 
     They are read a page at a time: no transaction stays open while the caller thinks.
     """
@@ -138,7 +138,7 @@ def read(session: Session, trial_id: int, which: LogFilter, *, head: int | None,
 def follow(
     session: Session, trial_id: int, which: LogFilter, *, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[LogRow]:
-    """All lines, also those to come; ends when the trial has ended, or left for now, and everything was told.
+    """Yield all lines, also those to come; end when the trial has ended or paused and every line was yielded.
 
     What is there at first is in order of time; of what comes later, what arrives together is.
     """
@@ -190,7 +190,7 @@ class _Merged:
 def _pages(
     session: Session, trial_id: int, which: LogFilter, *, head: int | None = None, last_id: int | None = None
 ) -> Iterator[LogRow]:
-    """Lines as they arrived, at most `head` of them, a page at a time."""
+    """Yield lines as they arrived, at most `head` of them, a page at a time."""
     from determined.store import logs
 
     after, left = 0, head
@@ -205,7 +205,7 @@ def _pages(
 
 
 def _left_at(conn: sa.Connection, trial: TrialRow) -> datetime.datetime | None:
-    """When its processes were gone for good; None while they run, or may be started again without anybody's doing.
+    """Return when its processes ended for good; None while they run, or may be restarted automatically.
 
     A run of `python train.py` that was asked to stop is paused, and only its user can start it again.
     """
@@ -220,6 +220,6 @@ def _left_at(conn: sa.Connection, trial: TrialRow) -> datetime.datetime | None:
 
 
 def _is_drained(left_at: datetime.datetime) -> bool:
-    """Whether no line can be on its way any more: other ranks may deliver theirs a moment after the end."""
+    """Return whether no line is pending any more: other ranks may deliver theirs a moment after the end."""
     now = datetime.datetime.now(datetime.timezone.utc)
     return (now - left_at).total_seconds() > DRAIN_SECONDS

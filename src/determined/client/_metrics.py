@@ -49,7 +49,7 @@ class TrialMetrics:
         return self.steps_completed
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, one level deep for the metrics."""
+        """Return plain data, one level deep for the metrics."""
         return {
             "trial_id": self.trial_id,
             "trial_run_id": self.trial_run_id,
@@ -98,7 +98,7 @@ class Metrics:
                 yield TrialMetrics(row.trial_id, row.attempt, row.steps, row.time, *own)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per report, one column per metric, after `trial_id`, `group`, `steps_completed` and `end_time`.
+        """Return a row per report, a column per metric, after `trial_id`, `group`, `steps_completed` and `end_time`.
 
         Example::
 
@@ -129,11 +129,11 @@ class _Series:
         return len(self.steps)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return dataclasses.asdict(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per step, one column per list."""
+        """Return one row per step, one column per list."""
         columns = {name: value for name, value in vars(self).items() if isinstance(value, list)}
         return frame(dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 

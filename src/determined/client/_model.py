@@ -53,7 +53,7 @@ class Model:
         return f"Model({self.model_id}, {self.name!r}, {self.num_versions} versions)"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data.
+        """Return plain data.
 
         Example::
 
@@ -69,7 +69,7 @@ class Model:
             self._take(models.get(conn, self.model_id))
 
     def get_version(self, version: int = -1) -> ModelVersion | None:
-        """A version by its number; -1 is the newest, or None if there is none.
+        """Return a version by its number; -1 is the newest, or None if there is none.
 
         Raises:
             NotFound: There is no version of that number.
@@ -89,7 +89,7 @@ class Model:
         return None if row is None else ModelVersion(self._session, row, self.name)
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> Listing[ModelVersion]:
-        """Its versions, the newest first.
+        """Return its versions, the newest first.
 
         Example::
 
@@ -246,7 +246,7 @@ class ModelVersion:
         return self._checkpoint
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def reload(self) -> None:
@@ -278,7 +278,7 @@ class ModelVersion:
         self._take(row)
 
     def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
-        """What was reported at the steps of its checkpoint.
+        """Return the metrics that were reported at the steps of its checkpoint.
 
         Example::
 

@@ -53,7 +53,7 @@ class Session:
         return self.opened(create=self._place is None)
 
     def opened(self, *, create: bool) -> Store:
-        """The open store; one that is not there may be made."""
+        """Return the open store; create one that is not there if `create` is set."""
         with self._lock:
             if self._store is None:
                 from determined.store.database.connection import open_store  # SQL is not needed to import a client
@@ -65,14 +65,14 @@ class Session:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A look at the store. Runs whose process is gone are noticed first."""
+        """Open a transaction for reading; first mark runs whose process is gone as ended."""
         self._settle()
         with self.store.read() as conn:
             yield conn
 
     @contextlib.contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """One change of the store: all of it, or nothing."""
+        """Open a transaction for writing: all of it is written, or nothing."""
         with self.store.write() as conn:
             yield conn
 
@@ -105,7 +105,7 @@ def _user() -> str:
 
 
 def place_of(master: str | None, store: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """The store that `master` or `store` means; None is the default one.
+    """Return the store that `master` or `store` means; None is the default one.
 
     Example::
 

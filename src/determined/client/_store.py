@@ -1,4 +1,4 @@
-"""The store itself: how large, whether intact, smaller, elsewhere; and what was deleted, gone for good."""
+"""A store as a whole: its size, checks, vacuum, export and import, and purging what was deleted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StoreCommands:
         return self._session.store.url
 
     def info(self) -> dict[str, Any]:
-        """Where it is, how large, and how much is in it.
+        """Return where it is, its size, and the number of rows.
 
         Example::
 
@@ -59,7 +59,7 @@ class StoreCommands:
         return dataclasses.asdict(checks.info(self._session.store))
 
     def check(self, *, files: bool = False) -> list[str]:
-        """All that is wrong with it, one sentence each; an empty list is good news. Nothing is changed.
+        """Return everything that is wrong with it, one sentence each; an empty list if nothing is. Nothing is changed.
 
         Args:
             files: Also look whether the files of all complete checkpoints are there.
@@ -158,7 +158,7 @@ class StoreCommands:
 
 
 def _missing_files(session: Session) -> Iterator[str]:
-    """A sentence per complete checkpoint that has no files."""
+    """Yield a sentence per complete checkpoint that has no files."""
     from determined.store import checkpoints
 
     storages = Storages()
@@ -176,7 +176,7 @@ def _missing_files(session: Session) -> Iterator[str]:
 
 
 def purge(session: Session) -> Purged:
-    """Files first, rows then: whoever is interrupted in between finds the rows again."""
+    """Remove files, then rows: after an interruption in between, the next purge finds the rows again."""
     from determined.store.upkeep import removal
 
     with session.read() as conn:
@@ -204,7 +204,7 @@ def purge(session: Session) -> Purged:
 
 
 def purge_quietly(session: Session) -> None:
-    """The same on the way, where failing is no reason to stop: the next time tries again."""
+    """Purge, and log a failure instead of raising: the next purge tries again."""
     try:
         purge(session)
     except Exception as e:  # noqa: BLE001  storage of all kinds

@@ -115,7 +115,7 @@ class Trial:
         return dict(attempts[-1].environment) if attempts else {}
 
     def attempts(self) -> list[AttemptRow]:
-        """Every launch of this trial, oldest first: where and when, and how it ended.
+        """Return every launch of this trial, oldest first: host, process, times and exit code.
 
         Example::
 
@@ -127,7 +127,7 @@ class Trial:
             return attempts.of_trial(conn, self.id)
 
     def tensorboard_paths(self) -> list[str]:
-        """The directories of event files, one per attempt that wrote some.
+        """Return the directories of event files, one per attempt that wrote some.
 
         Example::
 
@@ -136,7 +136,7 @@ class Trial:
         return [attempt.tensorboard for attempt in self.attempts() if attempt.tensorboard]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data.
+        """Return plain data.
 
         Example::
 
@@ -155,7 +155,7 @@ class Trial:
             self._take(trials.get(conn, self.id))
 
     def get_experiment(self) -> Experiment:
-        """The experiment it belongs to.
+        """Return the experiment it belongs to.
 
         Example::
 
@@ -170,7 +170,7 @@ class Trial:
     # What it reported.
 
     def metrics(self, group: str | None = None, *, with_batches: bool = False) -> Metrics:
-        """Its reports, of one group or of all; loop over it, or make a table of it.
+        """Return its reports, of one group or of all; loop over it, or make a table of it.
 
         Args:
             group: `training`, `validation`, or a group of your own.
@@ -188,7 +188,7 @@ class Trial:
         return Metrics(self._session, [self.id], group, with_batches=with_batches)
 
     def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
-        """Its reports one by one, in order of steps; what a resumed run repeated is there once.
+        """Yield its reports in order of steps; what a resumed run repeated is there once.
 
         Metrics of single batches are left out: `metrics(group, with_batches=True)` has them.
 
@@ -200,7 +200,7 @@ class Trial:
         return iter(self.metrics(group))
 
     def metric_names(self) -> dict[str, list[str]]:
-        """What it reported: group to names.
+        """Return the names of the metrics that it reported, by group.
 
         Example::
 
@@ -220,7 +220,7 @@ class Trial:
         first: int | None = None,
         last: int | None = None,
     ) -> Curve:
-        """A metric over the steps in about `buckets` pieces, each with min, mean and max: fast for millions of points.
+        """Return a metric over the steps in about `buckets` pieces with min, mean and max: fast for millions of points.
 
         Args:
             name: The metric.
@@ -254,7 +254,7 @@ class Trial:
         last: int | None = None,
         limit: int | None = None,
     ) -> Points:
-        """A metric exactly as it was reported.
+        """Return a metric exactly as it was reported.
 
         Raises:
             NotFound: It reported no such metric, as with `curve`.
@@ -314,7 +314,7 @@ class Trial:
         search_text: str | None = None,
         regex: str | None = None,
     ) -> Iterator[str]:
-        """The lines it printed, as `[time] process [rank=N] || LEVEL: text`.
+        """Yield the lines it printed, as `[time] process [rank=N] || LEVEL: text`.
 
         Args:
             follow: Go on as lines are written, until the trial has ended.
@@ -341,7 +341,7 @@ class Trial:
     def iter_log_rows(
         self, follow: bool = False, *, head: int | None = None, tail: int | None = None, **which: Any
     ) -> Iterator[LogEntry]:
-        """The same lines as objects, with time, level, rank and text apart; also takes `node_ids`.
+        """Yield the same lines as objects with time, level, rank and text; also takes `node_ids`.
 
         Example::
 
@@ -363,7 +363,7 @@ class Trial:
         order_by: OrderBy | None = None,
         max_results: int | None = None,
     ) -> Listing[Checkpoint]:
-        """Its complete checkpoints, the best first, those without a validation last.
+        """Return its complete checkpoints, the best first, those without a validation last.
 
         Args:
             sort_by: Something else: a `CheckpointSortBy`, or the name of a validation metric.
@@ -377,7 +377,7 @@ class Trial:
         return find_checkpoints(self._session, sort_by, order_by, max_results, trial_id=self.id)
 
     def all_checkpoints(self) -> Listing[Checkpoint]:
-        """All it ever saved, in order of steps, also those whose files are gone.
+        """Return every checkpoint that it saved, in order of steps, also those whose files are gone.
 
         Example::
 
@@ -388,7 +388,7 @@ class Trial:
     get_checkpoints = list_checkpoints  # an older name
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
-        """Its best checkpoint.
+        """Return its best checkpoint.
 
         Example::
 
@@ -404,7 +404,7 @@ class Trial:
         sort_by: str | None = None,
         smaller_is_better: bool | None = None,
     ) -> Checkpoint:
-        """One of its checkpoints: say which in exactly one way.
+        """Return one of its checkpoints: say which in exactly one way.
 
         Args:
             latest: The one furthest in training.
@@ -468,9 +468,9 @@ class Trial:
     stream_metrics = iter_metrics
 
     def stream_training_metrics(self) -> Iterator[TrialMetrics]:
-        """An older name of `iter_metrics("training")`."""
+        """Yield training reports: an older name of `iter_metrics("training")`."""
         return self.iter_metrics("training")
 
     def stream_validation_metrics(self) -> Iterator[TrialMetrics]:
-        """An older name of `iter_metrics("validation")`."""
+        """Yield validation reports: an older name of `iter_metrics("validation")`."""
         return self.iter_metrics("validation")

@@ -17,7 +17,7 @@ class _Folder:
     """What a workspace and a project have in common."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def set_name(self, name: str) -> None:
@@ -68,7 +68,7 @@ class Workspace(_Folder):
             self._take(workspaces.find_workspace(conn, self.id))
 
     def list_projects(self) -> Listing[Project]:
-        """Its projects, the oldest first.
+        """Return its projects, the oldest first.
 
         Example::
 
@@ -80,7 +80,7 @@ class Workspace(_Folder):
             return Listing(Project(self._session, row) for row in workspaces.list_projects(conn, self.id))
 
     def get_project(self, name: str) -> Project:
-        """One of its projects."""
+        """Return one of its projects."""
         from determined.store import workspaces
 
         with self._session.read() as conn:
@@ -143,7 +143,7 @@ class Project(_Folder):
         return f"Project({self.id}, {self.name!r})"
 
     def list_experiments(self) -> Listing[Experiment]:
-        """The experiments that are filed here."""
+        """Return the experiments that are filed here."""
         from determined.client._experiment import Experiment
         from determined.store import experiments
 

@@ -99,7 +99,7 @@ def close() -> None:
 
 
 def url_reverse_webui_exp_view() -> str:
-    """An address to look at this run with a browser: the directory of its TensorBoard files."""
+    """Return an address to look at this run with a browser: the directory of its TensorBoard files."""
     if _context is None or _context._run is None:
         raise RuntimeError("core_v2.init() comes first: there is no run to look at yet.")
     return _context._run.tensorboard.as_uri()

@@ -76,7 +76,7 @@ class _BucketManager(TensorboardManager):
 
 
 class S3TensorboardManager(_BucketManager):
-    """Keeps event files in S3, or in something that speaks like it.
+    """Keeps event files in S3, or in a service with the same API.
 
     Args:
         bucket: Its name.
@@ -145,7 +145,7 @@ def build(
     async_upload: bool = True,
     sync_on_close: bool = True,
 ) -> TensorboardManager:
-    """The manager that keeps a trial's event files beside its checkpoints.
+    """Return the manager that keeps a trial's event files beside its checkpoints.
 
     Args:
         cluster_id: First part of the path they are kept under.

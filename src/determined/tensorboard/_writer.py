@@ -61,7 +61,7 @@ class BatchMetricWriter:
 
 
 def get_metric_writer() -> BatchMetricWriter:
-    """A writer of metrics into this process's event files."""
+    """Return a writer of metrics into this process's event files."""
     from determined.tensorboard.metric_writers.pytorch import EventWriter
 
     return BatchMetricWriter(EventWriter())

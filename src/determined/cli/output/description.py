@@ -36,7 +36,7 @@ class Workload:
 
 
 def workloads(trial: Trial) -> list[Workload]:
-    """The steps at which a trial reported or saved something, in order."""
+    """Return the steps at which a trial reported or saved something, in order."""
     found: dict[int, Workload] = {}
 
     def at(steps: int) -> Workload:

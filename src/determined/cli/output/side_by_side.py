@@ -21,7 +21,7 @@ Row = Sequence[Any]  # what it is about, and the value of each run
 
 
 def tables(rows: Sequence[Row], names: Sequence[str], room: int) -> list[Table]:
-    """The tables that show these rows within `room` columns of a terminal."""
+    """Return the tables that show these rows within `room` columns of a terminal."""
     for candidate in (rows, [_shortened(row) for row in rows]):
         upright = Table([Column("Key"), *map(Column, names)], candidate)
         if upright.width() <= room:
@@ -46,7 +46,7 @@ def _blocks(rows: Sequence[Row], names: Sequence[str], room: int) -> Iterator[Ta
 
 
 def _shortened(row: Row) -> Row:
-    """The row without what its long texts begin and end with in common: `… lr=0.1 …`."""
+    """Leave out what the long texts of a row begin and end with in common: `… lr=0.1 …`."""
     texts = [cell(value) if isinstance(value, (str, list, dict)) else value for value in row[1:]]
     known = [text for text in texts if isinstance(text, str) and text]
     if len(known) < 2 or len({*known}) == 1 or max(map(text_width, known)) <= SHORT:
@@ -57,7 +57,7 @@ def _shortened(row: Row) -> Row:
 
 
 def _common(texts: Sequence[str]) -> int:
-    """How many characters all texts begin with, up to the end of a word if it is near."""
+    """Return how many characters all texts begin with, up to the end of a word if it is near."""
     least, most = min(texts), max(texts)
     shared = next((i for i, letter in enumerate(least) if letter != most[i : i + 1]), len(least))
     word = max(least.rfind(separator, 0, shared) + 1 for separator in SEPARATORS)
@@ -65,7 +65,7 @@ def _common(texts: Sequence[str]) -> int:
 
 
 def _with_its_name(text: str, place: int) -> int:
-    """Where the word before this place begins, which may say what follows: `--lr 0.1`."""
+    """Return where the word before this place begins, which may name what follows: `--lr 0.1`."""
     start = max(text.rfind(separator, 0, max(place - 1, 0)) + 1 for separator in SEPARATORS)
     return start if place - start < COLUMN // 2 else place
 

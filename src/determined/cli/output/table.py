@@ -33,7 +33,7 @@ class Column:
     """One column: its title for people, its key for programs.
 
     Args:
-        title: What stands above it.
+        title: Its header.
         key: Its name in JSON, if not the title in small letters.
         rank: Above 0: a terminal that is too narrow does without it, the highest rank first. It is left out of a
             terminal's table too when no row has anything in it.
@@ -72,13 +72,13 @@ class Table:
             terminal.write(part, colours=True)  # the table's own: those of texts are visible text by now
 
     def without(self, title: str) -> Table:
-        """The same table without the column of this title."""
+        """Return the same table without the column of this title."""
         kept = [i for i, column in enumerate(self.columns) if column.title != title]
         rows = [[row[i] for i in kept] for row in self.rows]
         return dataclasses.replace(self, columns=[self.columns[i] for i in kept], rows=rows)
 
     def to_csv(self) -> str:
-        """The whole table as CSV."""
+        """Return the whole table as CSV."""
         return "".join(_as_csv(self))
 
     def width(self) -> int:
@@ -86,7 +86,7 @@ class Table:
         return _Grid(self.columns, list(self.rows)).total()
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows as JSON objects."""
+        """Return the rows as JSON objects."""
         names = [column.name for column in self.columns]
         return [dict(zip(names, map(plain, row), strict=True)) for row in self.rows]
 
@@ -97,7 +97,7 @@ def _as_csv(table: Table) -> Iterator[str]:
     writer.writerow([visible(column.title) for column in table.columns])
     for count, row in enumerate(table.rows, start=1):
         writer.writerow([exact(value) for value in row])
-        if count % 1000 == 0:  # a million rows never stand in memory at once
+        if count % 1000 == 0:  # so that a million rows are never in memory at once
             yield buffer.getvalue()
             buffer.seek(0)
             buffer.truncate()
@@ -153,7 +153,7 @@ class _Grid:
         return sum(self.widths) + 3 * len(self.widths) - 1
 
     def leave_out_empty(self) -> None:
-        """Take away columns that nobody misses."""
+        """Remove optional columns that are empty."""
         for i in reversed(range(len(self.columns))):
             if self.columns[i].rank and not any(text[i] for text in self.texts):
                 self._remove(i)
@@ -176,7 +176,7 @@ class _Grid:
         return sum(self._minimum(i) for i in range(len(self.widths))) + 3 * len(self.widths) - 1
 
     def _minimum(self, i: int) -> int:
-        """How narrow a column may be and still say something."""
+        """Return how narrow a column may become and still be readable."""
         column = self.columns[i]
         is_exact = self.is_numeric[i] or self.is_time[i] or column.is_whole or column.title in ("State", "UUID")
         return self.widths[i] if is_exact else min(self.widths[i], READABLE)

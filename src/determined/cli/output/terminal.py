@@ -1,4 +1,4 @@
-"""Talking to the person at the terminal: data to stdout, talk to stderr, colours and bars only where they are seen.
+"""Write to the terminal: data to stdout, messages to stderr, colours and bars only where they are shown.
 
 All that a command prints leaves through here, and nothing that a terminal would obey instead of show gets through.
 """
@@ -22,7 +22,7 @@ class ReaderGone(Exception):
 
 
 def write(text: str, *, colours: bool = False) -> None:
-    """Data, to stdout. Control characters are made visible; with `colours`, those colours stay that are in the text."""
+    """Write data to stdout. Control characters are made visible; with `colours`, colours in the text stay."""
     text = visible(text, lines=True, colours=colours)
     try:
         sys.stdout.write(text)
@@ -34,7 +34,7 @@ def write(text: str, *, colours: bool = False) -> None:
 
 
 def flush() -> None:
-    """Let the reader see what was written so far."""
+    """Flush stdout."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -42,25 +42,25 @@ def flush() -> None:
 
 
 def say(text: str, *, colour: str = "", lines: bool = False) -> None:
-    """Talk, to stderr: one line unless it is said that there are more, in a colour where one is seen."""
+    """Write a message to stderr: one line unless `lines` is set, in a colour where the stream shows any."""
     click.echo(paint(visible(text, lines=lines), colour, sys.stderr), err=True)
 
 
 def hint(text: str) -> None:
-    """Talk that a script does not want to see: only on a terminal, in green."""
+    """Write a message that a script does not want to see: only on a terminal, in green."""
     if sys.stderr.isatty():
         say(text, colour="32")
 
 
 def complain(text: str, *, lines: bool = False) -> None:
-    """An error, on stderr; red on a terminal."""
+    """Write an error to stderr; red on a terminal."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     say(text, colour="31", lines=lines)
 
 
 def ask(question: str, *, yes: bool) -> None:
-    """Go on only if the person agrees; `yes` means they did already.
+    """Ask, and go on only if the user agrees; `yes` means they did already.
 
     Example::
 
@@ -77,38 +77,38 @@ def ask(question: str, *, yes: bool) -> None:
 
 
 def is_terminal(stream: TextIO | None = None) -> bool:
-    """Whether a person looks at this stream (stdout)."""
+    """Return whether this stream (stdout) is a terminal."""
     return (stream or sys.stdout).isatty()
 
 
 def has_colour(stream: TextIO | None = None) -> bool:
-    """Whether colours are seen and wanted there (https://no-color.org)."""
+    """Return whether this stream shows colours and the user wants them (https://no-color.org)."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def has_unicode(stream: TextIO | None = None) -> bool:
-    """Whether block and braille characters arrive there."""
+    """Return whether this stream takes block and braille characters."""
     return ((stream or sys.stdout).encoding or "").lower().replace("-", "") in ("utf8", "utf8sig")
 
 
 def paint(text: str, code: str, stream: TextIO | None = None) -> str:
-    """The text in a colour, if colours are seen there."""
+    """Return the text in a colour, if the stream shows colours."""
     return f"\x1b[{code}m{text}\x1b[0m" if text and code and has_colour(stream) else text
 
 
 def width() -> int:
-    """How many columns there are."""
+    """Return the number of columns of the terminal."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
 def height() -> int:
-    """How many lines there are."""
+    """Return the number of lines of the terminal."""
     return shutil.get_terminal_size((80, 24)).lines
 
 
 @contextlib.contextmanager
 def bar(text: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, if a person looks: call what it gives with (done, total).
+    """Show a progress bar on stderr, if it is a terminal: call the yielded function with (done, total).
 
     Example::
 

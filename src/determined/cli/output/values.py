@@ -41,12 +41,12 @@ def show_yaml(value: Any) -> None:
 
 
 def to_json(value: Any) -> str:
-    """JSON text: two spaces, sorted keys, nothing that a strict reader would refuse or a terminal would obey."""
+    """Return JSON text: two spaces, sorted keys, strict, with control characters escaped."""
     return visible(json.dumps(plain(value), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False), lines=True)
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON can hold it; NaN and the infinities become their names."""
+    """Convert a value to what JSON can hold; NaN and the infinities become their names."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, int):
@@ -67,7 +67,7 @@ def plain(value: Any) -> Any:
 
 
 def moment(value: datetime.datetime | None) -> str:
-    """A time, in UTC to the second."""
+    """Format a time, in UTC to the second."""
     if value is None:
         return ""
     if value.tzinfo is not datetime.timezone.utc:
@@ -76,7 +76,7 @@ def moment(value: datetime.datetime | None) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes, for people."""
+    """Format a number of bytes in the unit that fits."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
@@ -86,12 +86,12 @@ def size(count: int) -> str:
 
 
 def number(value: float) -> str:
-    """A number with six digits that count; the full one is in CSV and JSON."""
+    """Format a number with six significant digits; CSV and JSON have all digits."""
     return f"{value:.6g}"
 
 
 def cell(value: Any) -> str:
-    """The value as a table shows it."""
+    """Format a value for a table."""
     known = CELLS.get(type(value))
     return known(value) if known is not None else _rare_cell(value)
 
@@ -118,7 +118,7 @@ CELLS: dict[type, Callable[[Any], str]] = {
 
 
 def exact(value: Any) -> str:
-    """The value as CSV holds it: nothing rounded; ends of lines stay in texts."""
+    """Format a value for CSV: nothing rounded; ends of lines stay in texts."""
     if value is None:
         return ""
     if isinstance(value, Percent):

@@ -1,4 +1,4 @@
-"""A figure laid out on paper: lines, bands and words with their places, for whoever writes the file."""
+"""A figure laid out on paper: lines, bands and words with their places, for the writers of files."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Panel:
     top: float
 
     def place(self, x: float, y: float) -> Point:
-        """A place on the paper for a value."""
+        """Return the place of a point on the paper."""
         return self.x(x), self.top + TOP + (1 - self.y_axis.place(y)) * PLOT_HEIGHT
 
     def x(self, x: float) -> float:
-        """How far right a step lies."""
+        """Return the horizontal place of a step."""
         return LEFT + self.x_axis.place(x) * (WIDTH - LEFT - RIGHT)
 
 

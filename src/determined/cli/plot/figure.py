@@ -43,7 +43,7 @@ class Curve:
         return self.low is not None and self.high is not None and list(self.low) != list(self.high)
 
     def legend(self) -> str:
-        """Its name and what is worth knowing about it, in one line."""
+        """Return its name and its note, in one line."""
         return f"{self.label}   {self.note}" if self.note else self.label
 
 
@@ -66,11 +66,11 @@ class Figure:
         object.__setattr__(self, "title", visible(self.title))
 
     def x_axis(self) -> Axis:
-        """From the first step to the last."""
+        """Return the axis from the first step to the last."""
         return Axis.around((x for curve in self.curves for x in [*curve.x, *curve.odd]), is_log=self.log_x)
 
     def y_axis(self) -> Axis:
-        """All values, with a little air."""
+        """Return the axis of all values, with a small margin."""
         return Axis.around(self._values(), is_log=self.log_y, air=AIR)
 
     def _values(self) -> Iterator[float]:
@@ -81,7 +81,7 @@ class Figure:
                 yield from curve.high
 
     def hidden(self) -> int:
-        """How many values a logarithmic axis cannot show."""
+        """Return how many values a logarithmic axis cannot show."""
         return sum(1 for curve in self.curves for y in curve.y if y <= 0) if self.log_y else 0
 
 

@@ -62,7 +62,7 @@ svg.addEventListener('mouseleave', () => { tip.style.display = cross.style.displ
 
 
 def to_html(drawing: Drawing) -> str:
-    """The whole page."""
+    """Return the whole page."""
     cross = '<line id="cross" stroke="#9ca3af" stroke-dasharray="3 3" style="display: none" pointer-events="none"/>'
     title = ", ".join(panel.figure.title for panel in drawing.panels)
     data = json.dumps([_panel(panel, drawing.width) for panel in drawing.panels], allow_nan=False)

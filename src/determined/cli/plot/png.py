@@ -59,7 +59,7 @@ def _paint_words(brush: Any, words: Words) -> None:
 
 
 def _dashes(points: Sequence[Point]) -> Iterator[list[Point]]:
-    """The drawn parts of a dashed line."""
+    """Return the drawn parts of a dashed line."""
     left, drawn, part = DASH, True, [points[0]]
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         length, done = math.hypot(x1 - x0, y1 - y0), 0.0

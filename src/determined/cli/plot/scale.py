@@ -30,7 +30,7 @@ class Axis:
 
     @classmethod
     def around(cls, values: Iterable[float], *, is_log: bool = False, air: float = 0.0) -> Axis:
-        """The axis that holds all these values; those a logarithm cannot hold are left out."""
+        """Return the axis that spans all these values; a logarithmic one leaves out values up to 0."""
         seen = [v for v in values if math.isfinite(v) and (not is_log or v > 0)]
         if not seen:
             return cls(0.1, 10.0, True) if is_log else cls(0.0, 1.0)
@@ -47,17 +47,17 @@ class Axis:
         return cls(low - margin, high + margin)
 
     def place(self, value: float) -> float:
-        """Where the value lies: 0 is the low end, 1 the high end."""
+        """Return where the value lies: 0 is the low end, 1 the high end."""
         if self.is_log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def holds(self, value: float) -> bool:
-        """Whether the value can be drawn at all."""
+        """Return whether the value can be drawn at all."""
         return math.isfinite(value) and (not self.is_log or value > 0)
 
     def ticks(self, wanted: int) -> list[tuple[float, str]]:
-        """About as many round values as wanted, each with its label."""
+        """Return about `wanted` round values, each with its label."""
         if self.is_log:
             return self._log_ticks(wanted)
         step = nice_step((self.high - self.low) / max(wanted, 1))
@@ -84,13 +84,13 @@ class Axis:
 
 
 def nice_step(rough: float) -> float:
-    """The next 1, 2 or 5 times a power of ten."""
+    """Round up to 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(rough))
     return next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
 
 
 def label(value: float, step: float) -> str:
-    """A tick's label: as many decimals as the step needs; thousands and millions are k and M."""
+    """Format a tick: as many decimals as the step needs; thousands and millions are k and M."""
     if value == 0:
         return "0"
     size = abs(value)

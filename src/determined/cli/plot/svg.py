@@ -11,7 +11,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 
 def to_svg(drawing: Drawing, *, extra: str = "") -> str:
-    """The whole file; `extra` is put in front of everything else that is drawn."""
+    """Return the whole file; `extra` is put in front of everything else that is drawn."""
     size = f'width="{drawing.width}" height="{drawing.height}" viewBox="0 0 {drawing.width} {drawing.height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family={quoteattr(FONT)}>'
     return "\n".join([head, '<rect width="100%" height="100%" fill="#ffffff"/>', *_shapes(drawing), extra, "</svg>\n"])

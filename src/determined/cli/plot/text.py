@@ -46,7 +46,7 @@ class Canvas:
         self._owner[cell] = owner
 
     def line(self, x0: int, y0: int, x1: int, y1: int, owner: int) -> None:
-        """Dots from one place to another."""
+        """Draw dots from one place to another."""
         steps = max(abs(x1 - x0), abs(y1 - y0), 1)
         for i in range(steps + 1):
             self.dot(x0 + round((x1 - x0) * i / steps), y0 + round((y1 - y0) * i / steps), owner)
@@ -59,14 +59,14 @@ class Canvas:
                 self._shade[row, x // self.across] = owner
 
     def rows(self, look: Look) -> Iterator[str]:
-        """The picture, line by line."""
+        """Yield the picture, line by line."""
         for row in range(self.lines):
             cells = [self._cell(row, column, look) for column in range(self.columns)]
             runs = itertools.groupby(cells, key=lambda cell: cell[1])
             yield "".join(_paint("".join(c for c, _ in run), code, look) for code, run in runs).rstrip(" ")
 
     def _cell(self, row: int, column: int, look: Look) -> tuple[str, str]:
-        """A character, and its colour."""
+        """Return a character, and its colour."""
         if (bits := self._bits.get((row, column))) is not None:
             owner = self._owner[row, column]
             return chr(0x2800 + bits) if self.across == 2 else MARKS[owner % len(MARKS)], ANSI[owner % len(ANSI)]
@@ -76,7 +76,7 @@ class Canvas:
 
 
 def draw(figure: Figure, look: Look) -> str:
-    """The figure as lines of text that fit into `look.columns`."""
+    """Return the figure as lines of text that fit into `look.columns`."""
     x_axis, y_axis = figure.x_axis(), figure.y_axis()
     labels = y_axis.ticks(max(2, look.lines // 3))
     margin = max((len(text) for _, text in labels), default=1) + 2

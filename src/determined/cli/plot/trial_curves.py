@@ -70,7 +70,7 @@ def plot(
 
 
 def usual_metric(trials: Sequence[client.Trial]) -> str:
-    """The metric people look at first: the searcher's, or the loss, or whatever there is."""
+    """Return the metric to draw by default: the searcher's, or the loss, or the first one."""
     known = [f"{group}.{name}" for trial in trials for group, names in reported(trial).items() for name in names]
     if not known:
         raise click.ClickException(f"{_of(trials)} reported nothing to draw yet.")
@@ -85,7 +85,7 @@ def usual_metric(trials: Sequence[client.Trial]) -> str:
 
 
 def reported(trial: client.Trial) -> dict[str, list[str]]:
-    """The names of numbers that a trial reported, by group, those of the machine last."""
+    """Return the names of numbers that a trial reported, by group, those of the machine last."""
     known = trial.metric_names()
     return {group: known[group] for group in [*GROUPS, *sorted(known.keys() - set(GROUPS))] if group in known}
 
@@ -93,7 +93,7 @@ def reported(trial: client.Trial) -> dict[str, list[str]]:
 def figure_of(
     trials: Sequence[client.Trial], wanted: str, *, buckets: int, log_y: bool, first: int | None, last: int | None
 ) -> Figure:
-    """One metric of several trials over one pair of axes."""
+    """Make a figure of one metric of several trials."""
     from determined.client._compare import summary
 
     chosen = [(trial, group, name) for trial in trials for group, name in _matching(trial, wanted)]
@@ -119,7 +119,7 @@ def figure_of(
 
 
 def told_apart_by(trial: client.Trial, trials: Sequence[client.Trial]) -> str:
-    """The hyperparameters that are not the same for all trials drawn, as far as a legend has room for them."""
+    """Return the hyperparameters that differ between the trials drawn, at most three, for the legend."""
     from determined.client._compare import differing
 
     mine = differing([trial.hparams, *(each.hparams for each in trials)])[0]
@@ -136,7 +136,7 @@ def _matching(trial: client.Trial, wanted: str) -> list[tuple[str, str]]:
 
 
 def curve_of(data: client.Curve, label: str, note: str, *, colour: int, is_dashed: bool) -> Curve:
-    """A curve as it is drawn: a bucket with nothing finite in it is a gap."""
+    """Make a curve of a metric; a bucket without a finite value is a gap."""
     nothing = math.nan
     values = [nothing if y is None else y for y in data.mean]
     many = any(count > 1 for count in data.count)
@@ -154,7 +154,7 @@ def curve_of(data: client.Curve, label: str, note: str, *, colour: int, is_dashe
 
 
 def _note(data: client.Curve, ended: Any = None) -> str:
-    """Where it ended, and its extremes; `~` is the step of a bucket rather than of the value itself."""
+    """Describe a curve: last value and extremes; `~` marks the step of a bucket of several values."""
     spots = [
         (low, high, f"{'~' if count > 1 else ''}{step}")
         for low, high, step, count in zip(data.min, data.max, data.steps, data.count, strict=True)

@@ -66,7 +66,7 @@ def preview_search(
 
 
 def _read(config: str, *, is_simulated: bool) -> tuple[ExperimentConfig, bool]:
-    """The parts of the file that matter here, checked; and whether it has a seed of its own."""
+    """Read and check the parts of the file that matter here; also return whether it has a seed."""
     from determined.errors import ConfigError
     from determined.experiment.config import experiment_file
     from determined.experiment.config.experiment_config import ExperimentConfig
@@ -143,7 +143,7 @@ def _simulated(
 
 
 def _length(searcher: dict[str, Any]) -> tuple[int | None, str]:
-    """How long a training is, and in what: as the search says, or as older files do."""
+    """Return how long a training is and its unit: as the searcher says, or as older files do."""
     if searcher.get("max_time") is not None:
         return int(searcher["max_time"]), str(searcher["time_metric"])
     length = searcher.get("max_length")
@@ -154,7 +154,7 @@ def _length(searcher: dict[str, Any]) -> tuple[int | None, str]:
 
 
 def _places(checked: ExperimentConfig, slots: int | None) -> int | None:
-    """How many trials have room."""
+    """Return how many trials fit at a time."""
     slots, each = slots or checked.resources.max_slots or None, checked.resources.slots_per_trial
     if slots is None or not each:
         return slots
@@ -166,7 +166,7 @@ def _places(checked: ExperimentConfig, slots: int | None) -> int | None:
 
 
 def _method(searcher: dict[str, Any], config: str) -> Any:
-    """The user's own search method, from the directory of the file."""
+    """Import the user's own search method from the directory of the file."""
     if searcher["name"] != "custom":
         return None
     from determined.experiment.search import methods

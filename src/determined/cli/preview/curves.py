@@ -19,7 +19,7 @@ RUNGS = (0, 2, 5, 4, 7)  # from the end of training down: the fewer trials, the 
 
 
 def figures(report: Report) -> list[Figure]:
-    """The curves of all trials; and, if some were stopped, the best value against training spent."""
+    """Draw the curves of all trials; if some were stopped, also the best value against training spent."""
     has_both = report.played.saved() > 0 and bool(report.played.found)
     return [_curves(report), _found(report)] if has_both else [_curves(report)]
 
@@ -49,7 +49,7 @@ def _curves(report: Report) -> Figure:
 
 
 def _bundle(report: Report, group: Group, colour: int) -> Curve:
-    """All curves that ended alike as one, with gaps between them and a mark at the end of each."""
+    """Join all curves that ended alike into one, with gaps between them and a mark at the end of each."""
     x: list[float] = []
     y: list[float] = []
     for trial in group.trials:
@@ -83,7 +83,7 @@ def _found(report: Report) -> Figure:
 
 
 def _unstopped(played: Simulation) -> list[tuple[int, float]]:
-    """What would have been found when, if the trials took turns in groups as large as there were places."""
+    """Return what would have been found when, if no trial were stopped and as many ran at a time."""
     steps: list[tuple[int, float]] = []
     trials, choose = played.trained(), min if played.smaller_is_better else max
     for first in range(0, len(trials), played.places):

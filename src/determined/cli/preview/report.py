@@ -44,7 +44,7 @@ class Report:
     world: World
 
     def table(self) -> Table:
-        """How many trials ended where, as planned and as simulated."""
+        """Make the table of how many trials ended where, as planned and as simulated."""
         rows = [
             (group.label, group.planned, len(group.trials), Percent(self._share(group.trials)))
             for group in self.groups()
@@ -53,7 +53,7 @@ class Report:
         return Table(COLUMNS, rows, title)
 
     def groups(self) -> list[Group]:
-        """The trials by how they ended: at each rung, at the end, failed, unusable."""
+        """Group the trials by how they ended: at each rung, at the end, failed, unusable."""
         from determined.experiment.simulation.result import Ending
 
         by_rung: dict[int, list[SimulatedTrial]] = {}
@@ -77,13 +77,13 @@ class Report:
         return [*groups, Group(-1, "unusable hyperparameters", invalid)] if invalid else groups
 
     def rungs(self) -> list[int]:
-        """Where trials are compared; the last is the end of training."""
+        """Return where trials are compared; the last is the end of training."""
         from determined.experiment.simulation.play import rungs_of
 
         return rungs_of(self.searcher) or [self.played.max_time]
 
     def lines(self) -> Iterator[str]:
-        """What it cost, and what it found."""
+        """Yield sentences on what the search cost and found."""
         played = self.played
         time = (
             f"in the time of {_count(played.time / played.max_time)} training{'s' * (played.time != played.max_time)}"
@@ -109,7 +109,7 @@ class Report:
             yield f"The experiment would end as {played.state.value}. {played.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
+        """Return all of it as JSON values."""
         played = self.played
         best, possible = played.best(), played.best_possible()
         return {
@@ -150,7 +150,7 @@ class Report:
         return {self.played.max_time: sum(count for count, _ in preview(self.searcher, self.space))}
 
     def _label(self, rung: int, trials: Sequence[SimulatedTrial]) -> str:
-        """Where they ended: where exactly, if that was not the rung."""
+        """Return where the trials ended: the rung, or the range if they ended elsewhere."""
         reached = [trial.reached for trial in trials] or [rung]
         low, high = min(reached), max(reached)
         return f"{low} {self.unit}" if low == high else f"{low} to {high} {self.unit}"
@@ -160,7 +160,7 @@ class Report:
 
 
 def short(value: float) -> str:
-    """A made-up value, with no more digits than it deserves."""
+    """Format a simulated value with three digits."""
     return f"{value:.3g}"
 
 

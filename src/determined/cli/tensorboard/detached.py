@@ -61,27 +61,27 @@ class Detached:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs. One on another machine is believed to."""
+        """Whether it still runs. One on another machine counts as running."""
         return self.node != _process.this_node() or _process.is_alive(self.pid, self.process_started)
 
     def of_process(self, pid: int, address: str) -> Detached:
-        """The same, now that another process stands for it."""
+        """Return a copy of the record for another process."""
         return dataclasses.replace(self, pid=pid, process_started=_process.started(pid), address=address)
 
     def write(self, directory: Path) -> None:
-        """Replace the record whole: who reads it sees the old one or the new one."""
+        """Replace the record atomically."""
         fresh = directory / f"{RECORD}.new"
         fresh.write_text(json.dumps(dataclasses.asdict(self), indent=2), encoding="utf-8")
         fresh.replace(directory / RECORD)
 
 
 def place(number: int) -> Path:
-    """The directory of one."""
+    """Return the directory of a detached TensorBoard."""
     return data_directory() / "tensorboards" / str(number)
 
 
 def found() -> dict[int, Detached]:
-    """All that have a record, by number, whether they still run or not."""
+    """Return all that have a record, by number, whether they still run or not."""
     try:
         names = [entry.name for entry in (data_directory() / "tensorboards").iterdir()]
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def found() -> dict[int, Detached]:
 
 
 def get(number: int) -> Detached:
-    """The one with this number.
+    """Return the one with this number.
 
     Raises:
         NotFound: There is none.
@@ -129,14 +129,14 @@ def start(
             if started := _launch(number, record, host, chosen):
                 return number, started
             if port or server.free_port(host) == chosen:
-                break  # it was not for a port that somebody took meanwhile
+                break  # the port was not taken meanwhile: it failed for another reason
         terminal.say("".join(log_lines(number)[-LAST_LINES:]).rstrip(), lines=True)
         raise click.ClickException(f"TensorBoard ended before it answered on port {chosen}; its last lines are above.")
 
 
 @contextlib.contextmanager
 def _claimed(experiments: Sequence[int], trials: Sequence[int]) -> Iterator[tuple[int, Detached]]:
-    """A number with a directory, this process's own until TensorBoard has started; removed if that fails."""
+    """Reserve a number and its directory, recorded as this process until TensorBoard runs; remove it on failure."""
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     record = Detached(0, None, _process.this_node(), "", list(experiments), list(trials), now)
     record = record.of_process(os.getpid(), "")
@@ -153,7 +153,7 @@ def _claimed(experiments: Sequence[int], trials: Sequence[int]) -> Iterator[tupl
 
 
 def _numbered(directory: Path) -> Path:
-    """Give it the next number, with its record in it: `list` never sees one that nobody stands for."""
+    """Rename the directory to the next free number, with its record in it."""
     number = max(found(), default=0) + 1
     while True:
         try:
@@ -169,7 +169,7 @@ def _launch(number: int, record: Detached, host: str, port: int) -> Detached | N
     directory = place(number)
     command = server.command(directory / LINKS, host, port)
     with (directory / LOG).open("wb") as log:
-        # A working directory of its own: a folder called `tensorboard` where the user stands is not the package.
+        # A working directory of its own: a folder called `tensorboard` in the user's directory is not the package.
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory, start_new_session=True
         )
@@ -225,7 +225,7 @@ def _end_process(pid: int) -> None:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """Whether it does; one that only waits for its parent to notice its end does not."""
+    """Return whether a process runs; a zombie does not."""
     import psutil
 
     try:
@@ -235,7 +235,7 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def log_lines(number: int) -> list[str]:
-    """What one has printed so far."""
+    """Return the lines that one has printed so far."""
     try:
         return (place(number) / LOG).read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     except FileNotFoundError:

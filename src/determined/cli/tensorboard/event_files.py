@@ -19,7 +19,7 @@ MOST_TRIALS = 100
 
 
 def find_trials(experiments: Sequence[int], trials: Sequence[int]) -> list[Trial]:
-    """The trials that are meant: at most a hundred, the best ones of larger experiments."""
+    """Return the trials to show: at most a hundred, the best ones of larger experiments."""
     if not experiments and not trials:
         raise click.UsageError("Name an experiment, or a trial with -t.", click.get_current_context())
     client = connect()

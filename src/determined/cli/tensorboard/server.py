@@ -22,13 +22,13 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1"}  # one listens on all addresses, and asks 
 
 
 def command(directory: Path, host: str, port: int) -> list[str]:
-    """What starts TensorBoard on a directory."""
+    """Return the command that starts TensorBoard on a directory."""
     place = ["--host", host, "--port", str(port)]
     return [sys.executable, "-m", "tensorboard.main", "--logdir", str(directory), *place]
 
 
 def address(host: str, port: int) -> str:
-    """What to type into a browser."""
+    """Return the address for a browser."""
     return f"http://{host}:{port}/"
 
 
@@ -61,7 +61,7 @@ def _open_when_up(process: subprocess.Popen[bytes], directory: Path, host: str, 
 
 
 def wait_until_up(process: subprocess.Popen[bytes], directory: Path, host: str, port: int) -> bool:
-    """Whether it came to answer, rather than to its end."""
+    """Wait until it answers; return False if it ended instead."""
     while process.poll() is None:
         if answers(directory, host, port):
             return True
@@ -70,7 +70,7 @@ def wait_until_up(process: subprocess.Popen[bytes], directory: Path, host: str, 
 
 
 def answers(directory: Path, host: str, port: int) -> bool:
-    """Whether the TensorBoard of this directory is behind a port, and not somebody else's."""
+    """Return whether the TensorBoard of this directory answers on a port."""
     connection = http.client.HTTPConnection(EVERYWHERE.get(host, host), port, timeout=ANSWER_SECONDS)
     try:
         connection.request("GET", "/data/environment")
@@ -83,7 +83,7 @@ def answers(directory: Path, host: str, port: int) -> bool:
 
 
 def free_port(host: str) -> int:
-    """The first port from 6006 that nobody listens on."""
+    """Return the first free port from 6006."""
     for port in range(FIRST_PORT, FIRST_PORT + PORTS):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
