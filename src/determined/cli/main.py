@@ -121,16 +121,8 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 @click.group("det", cls=Det, late=NOUNS, left_out=LEFT_OUT, context_settings={**HELP_NAMES, "max_content_width": 100})
-@click.option(
-    "-v",
-    "-V",
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Say the version and leave.",
-)
+@click.option("-v", "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version,
+              help="Say the version and leave.")  # fmt: skip
 @click.option("-u", "--user", metavar="NAME", help="Whose runs to list. Default: yours.")
 @click.option("-m", "--master", metavar="PLACE", help="The same as --store; an older name.")
 @click.option(

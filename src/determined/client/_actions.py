@@ -23,29 +23,20 @@ _REACHED = {
 }
 
 
-def act(session: Session, experiment_id: int, action: str) -> None:
-    """`activate`, `pause`, `cancel` or `kill` an experiment, as far as anybody is there who could."""
-    from determined.store import experiments
-
-    with session.read() as conn:
-        experiment = experiments.get(conn, experiment_id)
-        if experiment.unmanaged:
-            raise NoController(_unmanaged(conn, experiment, action))
-    if experiment.state not in _REACHED[action]:
-        raise NoController(_no_controller(f"Experiment {experiment_id}", action))
-
-
-def kill_trial(session: Session, trial_id: int) -> None:
-    """Kill one trial, as far as anybody is there who could."""
+def act(session: Session, action: str, *, experiment_id: int | None = None, trial_id: int | None = None) -> None:
+    """Raise unless an experiment or trial has reached what `activate`, `pause`, `cancel` or `kill` asks for."""
     from determined.store import experiments, trials
 
     with session.read() as conn:
-        trial = trials.get(conn, trial_id)
-        experiment = experiments.get(conn, trial.experiment_id)
+        trial = None if trial_id is None else trials.get(conn, trial_id)
+        experiment = experiments.get(conn, trial.experiment_id if trial else experiment_id or 0)
         if experiment.unmanaged:
-            raise NoController(_unmanaged(conn, experiment, "kill", trial_id))
-    if trial.state not in _REACHED["kill"]:
-        raise NoController(_no_controller(f"Trial {trial_id}", "kill"))
+            raise NoController(_unmanaged(conn, experiment, action, trial_id))
+    if (trial or experiment).state not in _REACHED[action]:
+        what = f"Trial {trial_id}" if trial else f"Experiment {experiment_id}"
+        raise NoController(
+            f"{what} needs a controller to {action} it, and this release has none yet. Its record can be read as usual."
+        )
 
 
 def stop(session: Session, trial_id: int) -> None:
@@ -82,31 +73,13 @@ def _unmanaged(conn: sa.Connection, experiment: ExperimentRow, action: str, tria
     return f"{said}; stop the process ({place}), or have it checkpoint and leave with: det trial stop {last.trial_id}"
 
 
-def _no_controller(what: str, action: str) -> str:
-    return f"{what} needs a controller to {action} it, and this release has none yet. Its record can be read as usual."
-
-
-def checked_name(name: object) -> str:
-    """Return the name; raise if it is no text or blank."""
-    text = checked_text("name", name)
-    if not text.strip():
-        raise InvalidValue(f"An experiment is called something; {name!r} is no name. Give at least one character.")
-    return text
-
-
 def checked_text(what: str, given: object) -> str:
-    """Return the text; raise if it is none."""
+    """Return the text; raise if it is none, or a blank name."""
     if not isinstance(given, str):
         raise InvalidValue(f"An experiment's {what} is a text, not {given!r}.")
+    if what == "name" and not given.strip():
+        raise InvalidValue(f"An experiment is called something; {given!r} is no name. Give at least one character.")
     return given
-
-
-def project_id(session: Session, workspace_name: str, project_name: str) -> int:
-    """Return the id of a project of a workspace."""
-    from determined.store import workspaces
-
-    with session.read() as conn:
-        return workspaces.find_project(conn, workspace_name, project_name).id
 
 
 def change(session: Session, experiment_id: int, *, labels: Any = None, **fields: Any) -> None:

@@ -187,7 +187,7 @@ class Determined:
             rows = experiments.find(
                 conn,
                 which,
-                sort_by=_enums.experiments_by(ExperimentSortBy(sort_by or ExperimentSortBy.ID)),
+                sort_by=_enums.column(ExperimentSortBy(sort_by or ExperimentSortBy.ID)),
                 descending=order_by is not None and OrderBy(order_by) is OrderBy.DESC,
                 limit=limit,
                 offset=offset,
@@ -393,7 +393,7 @@ class Determined:
                 description=description,
                 model_id=model_id,
                 workspace_ids=ids,
-                sort_by=_enums.models_by(ModelSortBy(sort_by)),
+                sort_by=_enums.column(ModelSortBy(sort_by)),
                 descending=OrderBy(order_by) is OrderBy.DESC,
             )
         return Listing(Model(self._session, row) for row in rows)

@@ -185,32 +185,20 @@ class LogLevel(_Word):
         return levels[levels.index(self) :]
 
 
-_TRIALS = {
+_CHECKPOINTS = {CheckpointSortBy.BATCH_NUMBER: "steps", CheckpointSortBy.END_TIME: "time"}
+_COLUMNS: dict[str, str] = {
     TrialSortBy.BEST_VALIDATION_METRIC: "best_metric",
     TrialSortBy.LATEST_VALIDATION_METRIC: "latest_metric",
     TrialSortBy.BATCHES_PROCESSED: "batches",
-}
-_CHECKPOINTS = {CheckpointSortBy.BATCH_NUMBER: "steps", CheckpointSortBy.END_TIME: "time"}
-_EXPERIMENTS = {
     ExperimentSortBy.USER: "owner",
     ExperimentSortBy.FORKED_FROM: "parent_id",
     ExperimentSortBy.RESOURCE_POOL: "id",  # there is one pool: this machine
 }
 
 
-def trials_by(sort_by: TrialSortBy) -> str:
-    """Return the store's name for an order of trials."""
-    return _TRIALS.get(sort_by, str(sort_by).lower())
-
-
-def experiments_by(sort_by: ExperimentSortBy) -> str:
-    """Return the store's name for an order of experiments."""
-    return _EXPERIMENTS.get(sort_by, str(sort_by).lower())
-
-
-def models_by(sort_by: ModelSortBy) -> str:
-    """Return the store's name for an order of models."""
-    return str(sort_by).lower()
+def column(sort_by: TrialSortBy | ExperimentSortBy | ModelSortBy) -> str:
+    """Return what the store calls an order of trials, experiments or models."""
+    return _COLUMNS.get(sort_by, str(sort_by).lower())
 
 
 def checkpoints_by(sort_by: str | CheckpointSortBy | None, order_by: OrderBy | None) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class Experiment:
                 rows = trials.of_experiment(
                     conn,
                     self.id,
-                    sort_by=_enums.trials_by(TrialSortBy(sort_by)),
+                    sort_by=_enums.column(TrialSortBy(sort_by)),
                     descending=OrderBy(order_by) is OrderBy.DESC,
                     limit=size,
                     offset=done,
@@ -404,10 +404,10 @@ class Experiment:
         self._act("kill")
 
     def _act(self, action: str) -> None:
-        _actions.act(self._session, self.id, action)
+        _actions.act(self._session, action, experiment_id=self.id)
         self.reload()
 
-    # Changing what is said of it.
+    # Changing its texts and its place.
 
     def set_name(self, name: str) -> None:
         """Give it another name.
@@ -416,7 +416,7 @@ class Experiment:
 
             experiment.set_name("baseline")
         """
-        self._change(name=_actions.checked_name(name))
+        self._change(name=_actions.checked_text("name", name))
 
     def set_description(self, description: str) -> None:
         """Describe it in a line."""
@@ -451,7 +451,11 @@ class Experiment:
 
             experiment.move_to_project("vision", "cifar")
         """
-        self._change(project_id=_actions.project_id(self._session, workspace_name, project_name))
+        from determined.store import workspaces
+
+        with self._session.read() as conn:
+            project = workspaces.find_project(conn, workspace_name, project_name)
+        self._change(project_id=project.id)
 
     def _change(self, *, labels: Any = None, **fields: Any) -> None:
         _actions.change(self._session, self.id, labels=labels, **fields)

@@ -461,7 +461,7 @@ class Trial:
 
             client.get_trial(12).kill()
         """
-        _actions.kill_trial(self._session, self.id)
+        _actions.act(self._session, "kill", trial_id=self.id)
 
     # Older names.
 
