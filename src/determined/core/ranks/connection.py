@@ -10,9 +10,11 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
+from concurrent import futures
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from determined.core.ranks import launcher
 from determined.core.ranks.members import Ranks
@@ -23,6 +25,8 @@ logger = logging.getLogger("determined.core")
 HANDSHAKE_SECONDS = 10.0
 KEEPALIVE_SECONDS = 60
 MASTER_PORT = "the launcher's MASTER_PORT (torchrun --master-port)"
+
+T = TypeVar("T")
 
 Store: TypeAlias = Any  # a torch.distributed.Store, whose annotations ask for str where it takes bytes
 
@@ -269,27 +273,30 @@ def _connect(ip: str, port: int, deadline: float) -> Store:
 
 def _open_client(ip: str, port: int, deadline: float) -> Store:
     """Open the store. In a thread: torch waits for ever for a listener that accepts and never answers."""
-    outcome: list[Any] = []
     patience = max(0.1, min(HANDSHAKE_SECONDS, deadline - time.monotonic()))
-
-    def open_store() -> None:
-        try:
-            outcome.append(_tcp_store(ip, port, is_master=False, timeout=timedelta(seconds=patience)))
-        except RuntimeError as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=open_store, name="determined-connect", daemon=True)
-    thread.start()
-    thread.join(patience)
-    if not outcome:
+    options = {"is_master": False, "timeout": timedelta(seconds=patience)}
+    try:
+        return in_thread(lambda: _tcp_store(ip, port, **options), patience)
+    except futures.TimeoutError as error:
         raise CollectiveTimeout(
             f"Something listens on {ip}:{port} but it is not rank 0 of a job: it did not answer within "
             f"{patience:.0f} s. Choose another port (INTER_TRAIN_PROCESS_COMM_PORT_1, pub_port=, or "
             "torchrun --master-port)."
-        )
-    if isinstance(outcome[0], RuntimeError):
-        raise outcome[0]
-    return outcome[0]
+        ) from error
+
+
+def in_thread(work: Callable[[], T], seconds: float) -> T:
+    """Return or raise what `work` does, in a thread of its own; raise `futures.TimeoutError` if it takes longer."""
+    future: futures.Future[T] = futures.Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001  # for whoever asked
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="determined-ask", daemon=True).start()
+    return future.result(seconds)
 
 
 def _place(ip: str, port: int) -> str:

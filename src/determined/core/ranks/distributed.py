@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from determined.core.ranks import launcher, signing
 from determined.core.ranks.collective import CHIEF_FACTOR, Channel
 from determined.core.ranks.connection import Connection, open_launcher_store, open_own_store
-from determined.core.ranks.members import Member, Ranks
+from determined.core.ranks.members import NUMBERS, Member, Ranks
 from determined.core.ranks.message import describe
 from determined.core.ranks.participant import Participant
 from determined.core.ranks.session import Registration
@@ -79,14 +79,8 @@ class DistributedContext:
         force_tcp: bool = False,  # noqa: ARG002
         timeout: float | None = None,
     ) -> None:
-        ranks = Ranks.checked(
-            rank=rank,
-            size=size,
-            local_rank=local_rank,
-            local_size=local_size,
-            cross_rank=cross_rank,
-            cross_size=cross_size,
-        )
+        numbers = rank, size, local_rank, local_size, cross_rank, cross_size
+        ranks = Ranks.checked(**dict(zip(NUMBERS, numbers, strict=True)))
         if ranks.on_one_machine:
             chief_ip = "127.0.0.1"
         elif chief_ip is None:
@@ -190,16 +184,8 @@ class DistributedContext:
 
             distributed = DistributedContext.from_horovod(hvd)
         """
-        return cls(
-            rank=hvd.rank(),
-            size=hvd.size(),
-            local_rank=hvd.local_rank(),
-            local_size=hvd.local_size(),
-            cross_rank=hvd.cross_rank(),
-            cross_size=hvd.cross_size(),
-            chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP"),
-            timeout=timeout,
-        )
+        ranks = {name: getattr(hvd, name)() for name in NUMBERS}
+        return cls(**ranks, chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP"), timeout=timeout)
 
     @classmethod
     def from_tf_config(cls) -> tuple[DistributedContext, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from determined.core.ranks.members import Ranks
+from determined.core.ranks.members import NUMBERS, Ranks
 from determined.errors import LauncherError
 
 PORT_VARIABLE = "INTER_TRAIN_PROCESS_COMM_PORT_1"
@@ -13,9 +13,8 @@ DEFAULT_PORT = 12360
 
 
 def ranks_from_environment(launcher: str, *names: str) -> Ranks:
-    """Return the six numbers, in the order of `Ranks`, from variables of these names."""
-    fields = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
-    return Ranks.checked(**{field: number(name, launcher) for field, name in zip(fields, names, strict=True)})
+    """Return the six numbers from variables of these names, in the order of `NUMBERS`."""
+    return Ranks.checked(**{field: number(name, launcher) for field, name in zip(NUMBERS, names, strict=True)})
 
 
 def variable(name: str, launcher: str = "torchrun") -> str:

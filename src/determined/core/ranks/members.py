@@ -30,6 +30,9 @@ def machine_id() -> str:
     return " ".join(parts)
 
 
+NUMBERS = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+
+
 @dataclass(frozen=True)
 class Ranks:
     """The six numbers of one process in a job."""

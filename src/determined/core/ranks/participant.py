@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from determined.core.ranks.connection import ConnectionLost
 from determined.core.ranks.members import Member, name_members
@@ -36,13 +36,6 @@ T = TypeVar("T")
 _inherited: list[object] = []  # contexts of a forked child's parent; torch would hang on letting go of them there
 
 
-class Waiting(NamedTuple):
-    """For whom a rank waits, and in which call."""
-
-    call: Call
-    missing: Callable[[], list[Member]]
-
-
 class Participant:
     """One rank in a session.
 
@@ -62,7 +55,7 @@ class Participant:
         self.calls = dict.fromkeys(self.scopes, 0)
         self.last_call: Call | None = None
         self.last_complete: Call | None = None  # the last to which all came for whom this rank waited
-        self.waiting: Waiting | None = None
+        self.waiting_for: Callable[[], list[Member]] | None = None  # while it waits
         self.leave_reason = ""  # if something went wrong
         self.hang_up_reason: CollectiveTimeout | None = None  # why the watch has broken the connection
         self._connection = session.connection
@@ -141,7 +134,7 @@ class Participant:
         limit = limit or self.timeout
         checked = seen = time.monotonic()
         waited = 0.0
-        self.waiting = Waiting(call, missing)
+        self.waiting_for = missing
         try:
             while (found := ready()) is None:
                 now = time.monotonic()
@@ -160,7 +153,7 @@ class Participant:
             self.last_complete = call
             return found
         finally:
-            self.waiting = None
+            self.waiting_for = None
 
     def _find_problem(self, missing: list[Member], call: Call, waited: float, limit: float) -> CollectiveError | None:
         """Return why `missing` will not come to `call`, if that can be seen."""

@@ -72,16 +72,14 @@ def user_key(path: Path) -> bytes:
                 os.link(draft, path)  # unlike a rename, leaves alone what another rank put there first
         finally:
             draft.unlink()
-    if _is_open(path.stat()):
-        raise CollectiveError(
-            f"{path}, the key with which ranks sign what they send each other, belongs to somebody else or can be read "
-            f"by others. Delete it with `rm {path}`, and a new one is made, or set {SET_ONE}."
-        )
-    key = path.read_bytes()
+    is_open = _is_open(path.stat())
+    key = b"" if is_open else path.read_bytes()
     if len(key) != KEY_BYTES:
+        found = f"has {len(key)} bytes instead of {KEY_BYTES}"
         raise CollectiveError(
-            f"{path}, the key with which ranks sign what they send each other, has {len(key)} bytes instead of "
-            f"{KEY_BYTES}. Delete it with `rm {path}`, and a new one is made."
+            f"{path}, the key with which ranks sign what they send each other, "
+            f"{'belongs to somebody else or can be read by others' if is_open else found}. Delete it with `rm {path}`, "
+            f"and a new one is made, or set {SET_ONE}."
         )
     return key
 

@@ -12,9 +12,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
+from determined.core.ranks.connection import in_thread
 from determined.core.ranks.members import Member
 from determined.core.ranks.message import Call
 from determined.core.ranks.session import NOTHING_YET
@@ -137,17 +139,15 @@ class Watch:
 
     def _own_status(self) -> Status:
         participant, now = self._participant, time.monotonic()
-        waiting, (count, steps) = participant.waiting, self._progress
+        waiting_for, (count, steps) = participant.waiting_for, self._progress
         batches = count()
-        position = (tuple(participant.calls.items()), waiting, batches, steps())
+        position = (tuple(participant.calls.items()), waiting_for, batches, steps())
         passed = min(now - self._reported, 2 * self._interval)  # not the hours for which the whole job was stopped
         self._still = self._still + passed if position == self._position else 0.0
         self._position, self._reported = position, now
         stack = stack_of(self._trainer) if self._still >= self._patience else []
-        if waiting is not None:
-            state, needs = WAITS, [member.rank for member in waiting.missing()]
-        else:
-            state, needs = (EXCHANGES if exchanges_tensors(stack) else WORKS), []
+        needs = [] if waiting_for is None else [member.rank for member in waiting_for()]
+        state = (EXCHANGES if exchanges_tensors(stack) else WORKS) if waiting_for is None else WAITS
         call = "" if participant.last_call is None else str(participant.last_call)
         return Status(now - self._began, self._still, state, call, needs, batches, stack)
 
@@ -241,13 +241,6 @@ class Watch:
 
 def _in_time(work: Callable[[], T]) -> T | None:
     """Return what `work` returns, or None if the store does not answer in time, or no longer."""
-    outcome: list[T] = []
-
-    def run() -> None:
-        with contextlib.suppress(CollectiveError):
-            outcome.append(work())
-
-    thread = threading.Thread(target=run, name="determined-watch-ask", daemon=True)
-    thread.start()
-    thread.join(ANSWER_SECONDS)
-    return outcome[0] if outcome else None
+    with contextlib.suppress(CollectiveError, futures.TimeoutError):
+        return in_thread(work, ANSWER_SECONDS)
+    return None
