@@ -7,9 +7,10 @@ that training itself asks, at its start, are answered within seconds or not at a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from determined.core.recording.values import differences
 from determined.store.messages import FitReport, Report, Signal
 
 
@@ -43,6 +44,55 @@ class Unlike:
     place: str
     """Its name for people: "experiment 7"."""
     hparams: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A checkpoint that may be the newest or best one of a training."""
+
+    storage_id: str
+    metadata: Mapping[str, Any]
+    hparams: dict[str, Any]
+    place: str
+    """Its name for people: "experiment 7"."""
+
+
+def is_of_class(metadata: Mapping[str, Any], trial_class: str) -> bool:
+    """Return whether a checkpoint is of this trial class (`module:Name`, or the name alone), and not of a test."""
+    spec = str(metadata.get("trial_class", ""))
+    return trial_class in (spec, spec.rpartition(":")[2]) and not metadata.get("test_mode")
+
+
+def choose_checkpoints(
+    candidates: Iterable[Candidate],
+    which: Literal["latest", "best"],
+    trial_class: str,
+    smaller_is_better: bool,
+    hparams: Mapping[str, Any] | None,
+) -> History:
+    """Return the candidates that fit, the newest or best first.
+
+    Args:
+        candidates: The newest first.
+        which: "latest", or "best" by the searcher metric that a checkpoint was saved with.
+        trial_class: Their trial class.
+        smaller_is_better: The direction of the metric.
+        hparams: Their hyperparameters; None for any.
+    """
+    found: list[tuple[float, str]] = []
+    unlike: Unlike | None = None
+    for one in candidates:
+        value = one.metadata.get("searcher_metric")
+        if not is_of_class(one.metadata, trial_class):
+            continue
+        if hparams is not None and differences(hparams, one.hparams):
+            unlike = unlike or Unlike(one.place, one.hparams)
+        elif which == "latest":
+            found.append((0, one.storage_id))
+        elif isinstance(value, (int, float)) and value == value:
+            found.append((value if smaller_is_better else -value, one.storage_id))
+    found.sort(key=lambda pair: pair[0])  # of equals the newest stays first
+    return History([storage_id for _, storage_id in found], unlike=unlike)
 
 
 class Link(Protocol):

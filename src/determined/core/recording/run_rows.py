@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from determined import _process, errors
-from determined.core.recording.link import Attached, History, Unlike
+from determined.core.recording.link import Attached, Candidate, History, choose_checkpoints
 from determined.core.recording.run_description import Run, RunDescription
 from determined.core.recording.values import differences
 from determined.store import attempts, checkpoints, experiments, logs, runs, trials, workspaces
@@ -376,21 +376,10 @@ def find_checkpoints(
     """Return the checkpoints of this script, trial class and hyperparameters in this storage, newest or best first."""
     if description.script is None:
         return None
-    found: list[tuple[float, str]] = []
-    unlike: Unlike | None = None
-    for row in reversed(runs.saved_by(conn, description.script, description.storage, own_trial)):
-        spec, value = str(row.metadata.get("trial_class", "")), row.metadata.get("searcher_metric")
-        if trial_class not in (spec, spec.rpartition(":")[2]) or row.metadata.get("test_mode"):
-            continue
-        if differences(description.hparams, row.hparams):
-            unlike = unlike or Unlike(f"experiment {row.experiment_id}", row.hparams)
-        elif which == "latest":
-            found.append((0, row.uuid))
-        elif isinstance(value, (int, float)) and not math.isnan(value):
-            found.append((value if smaller_is_better else -value, row.uuid))
-    found.sort(key=lambda one: one[0])  # of equals the newest stays first
-    fitting = [uuid for _, uuid in found]
-    return History(fitting, runs.recorded_uuids(conn).difference(fitting), unlike)
+    rows = reversed(runs.saved_by(conn, description.script, description.storage, own_trial))
+    candidates = [Candidate(row.uuid, row.metadata, row.hparams, f"experiment {row.experiment_id}") for row in rows]
+    history = choose_checkpoints(candidates, which, trial_class, smaller_is_better, description.hparams)
+    return dataclasses.replace(history, others=runs.recorded_uuids(conn).difference(history.found))
 
 
 def best_before(conn: Connection, description: RunDescription, storage_id: str) -> float | None:

@@ -6,23 +6,18 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from determined import artifacts, core, errors
 from determined._redact import redacted
 from determined.artifacts import Manifest
-from determined.core.recording.link import History, Unlike
-from determined.core.recording.run_description import RunDescription
-from determined.core.recording.values import differences
+from determined.core.recording.link import Candidate, History, Unlike, choose_checkpoints, is_of_class
 from determined.pytorch.checkpoint import older_layouts
 from determined.pytorch.checkpoint.reading import verify
 
 logger = logging.getLogger("determined.pytorch")
-
-SEARCHER_METRIC = "searcher_metric"
-"""The key of the metadata under which the validation metric that a checkpoint was saved with is found."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,43 +190,42 @@ def find_checkpoint(
         for storage_id in history.found:
             if storage_id in known:
                 return Found(storage_id)
-        found: list[tuple[Any, str, int, str]] = []
-        unlike: list[tuple[str, Unlike]] = []
-        others = {*history.others, *history.found}
-        for storage_id in (one for one in known if one not in others):
-            try:
-                files = StoredFiles(core_context, storage_id)
-                metadata = files.metadata()
-                if not _is_own(metadata, trial_class_name, trial_id, core_context.description):
-                    continue
-                hparams = _hparams(files, metadata)
-            except errors.DeterminedError as problem:
-                logger.warning("Checkpoint %s is passed over: %s", storage_id, problem)
-                continue
-            saved_at, value = str(metadata.get("saved_at", "")), metadata.get(SEARCHER_METRIC)
-            mine = core_context.description
-            if trial_id == 0 and mine is not None and differences(mine.hparams, hparams):
-                unlike.append((saved_at, Unlike(f"checkpoint {storage_id[:8]}", hparams)))
-                continue
-            steps = metadata.get("steps_completed")
-            order = (saved_at, steps if isinstance(steps, int) else 0, storage_id)
-            if which == "latest":
-                found.append((0, *order))
-            elif isinstance(value, (int, float)) and value == value:
-                found.append((-value if smaller_is_better else value, *order))
-        if found:
-            return Found(max(found)[-1])
-        newest = max(unlike, key=lambda one: one[0])[1] if unlike else None
-        return Found(None, history.unlike or newest)
+        stored = [one for one in known if one not in {*history.others, *history.found}]
+        candidates = sorted(_candidates(core_context, stored, trial_class_name, trial_id), key=_age, reverse=True)
+        mine = core_context.description
+        hparams = mine.hparams if trial_id == 0 and mine is not None else None
+        chosen = choose_checkpoints(candidates, which, trial_class_name, smaller_is_better, hparams)
+        if chosen.found:
+            return Found(chosen.found[0])
+        return Found(None, history.unlike or chosen.unlike)
 
     return core_context.distributed.run_on_chief(find)
 
 
-def _is_own(metadata: dict[str, Any], trial_class_name: str, trial_id: int, description: RunDescription | None) -> bool:
-    """Whether a checkpoint is one of this script, trial class and trial, whatever its hyperparameters."""
-    spec, script = str(metadata.get("trial_class", "")), metadata.get("script")
-    if trial_class_name not in (spec, spec.rpartition(":")[2]) or metadata.get("test_mode"):
-        return False
-    mine = description.script if description is not None else None
-    is_other_script = script is not None and mine is not None and script != mine
-    return metadata.get("trial_id", 0) == trial_id and not (trial_id == 0 and is_other_script)
+def _candidates(
+    core_context: core.Context, stored: Iterable[str], trial_class_name: str, trial_id: int
+) -> Iterator[Candidate]:
+    """Yield the stored checkpoints of this script, trial class and trial, whatever their hyperparameters."""
+    mine = core_context.description.script if core_context.description is not None else None
+    for storage_id in stored:
+        try:
+            files = StoredFiles(core_context, storage_id)
+            metadata = files.metadata()
+            script = metadata.get("script")
+            is_other_script = trial_id == 0 and None not in (script, mine) and script != mine
+            if (
+                is_other_script
+                or metadata.get("trial_id", 0) != trial_id
+                or not is_of_class(metadata, trial_class_name)
+            ):
+                continue
+            yield Candidate(storage_id, metadata, _hparams(files, metadata), f"checkpoint {storage_id[:8]}")
+        except errors.DeterminedError as problem:
+            logger.warning("Checkpoint %s is passed over: %s", storage_id, problem)
+
+
+def _age(candidate: Candidate) -> tuple[str, int, str]:
+    """Return what is greater for a newer checkpoint."""
+    steps = candidate.metadata.get("steps_completed")
+    saved_at = str(candidate.metadata.get("saved_at", ""))
+    return saved_at, steps if isinstance(steps, int) else 0, candidate.storage_id
