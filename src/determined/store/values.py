@@ -12,6 +12,14 @@ _SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
+def as_float(number: Any) -> float:
+    """Return a number as a float; infinite if it is an integer that no float can hold."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
 def dump(value: Any) -> str:
     """JSON text of a value. Floats that JSON lacks are written as strings; strings that look so get a `~` in front.
 

@@ -7,7 +7,6 @@ import datetime
 import enum
 import functools
 import json
-import math
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any, overload
 
 from determined._types import Json
 from determined.store.messages import Batches
+from determined.store.values import as_float as as_float
 
 _DEEPEST = 64
 _PLAIN = {bool, int, float, str}
@@ -189,11 +189,3 @@ def plain_metrics(metrics: Any) -> dict[str, Json]:
         else:
             found[_key(key, "metrics")] = plain(value, f"metric {key!r}")
     return found
-
-
-def as_float(number: Any) -> float:
-    """Return a number as a float; infinite if it is a whole number that no float can hold."""
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf

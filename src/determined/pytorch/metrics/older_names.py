@@ -1,4 +1,4 @@
-"""Underscore names that older code still reaches for. They lead to what does the work now."""
+"""Underscore names that older code imports, on top of what does the work now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from determined.pytorch.metrics.reduction import Collective, TrainingWindow, Val
 
 
 def _simple_reduce_metrics(reducer: Reducer, metrics: Any, num_batches: Sequence[int] | None = None) -> Any:
-    """All numbers in `metrics` reduced to one; an average may be weighted by `num_batches`."""
+    """Reduce all numbers in `metrics` to one; an average may be weighted by `num_batches`."""
     if reducer in (Reducer.AVG, Reducer.RECORD_AVG):
         if num_batches is not None and len(metrics) != len(num_batches):
             raise RuntimeError(
@@ -32,17 +32,17 @@ def _simple_reduce_metrics(reducer: Reducer, metrics: Any, num_batches: Sequence
 
 
 def _convert_metrics_to_numpy(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The same dict, its tensors replaced by numpy arrays."""
+    """Replace the tensors in the dict by numpy arrays, and return it."""
     for name, value in metrics.items():
         if isinstance(value, torch.Tensor):
             if value.requires_grad:
-                value.numpy()  # says what to do, in torch's words
+                value.numpy()  # raises torch's own error
             metrics[name] = to_numpy(value)
     return metrics
 
 
 def _combine_metrics(per_rank: Iterable[tuple[Mapping[str, Any], int]]) -> tuple[dict[str, list[Any]], list[int]]:
-    """Values by metric and batch counts, of the ranks that had batches."""
+    """Return values by metric, and batch counts, of the ranks that had batches."""
     filled = [(metrics, count) for metrics, count in per_rank if count]
     names = dict.fromkeys(name for metrics, _ in filled for name in metrics)
     return {name: [metrics[name] for metrics, _ in filled] for name in names}, [count for _, count in filled]
@@ -54,7 +54,7 @@ def _reduce_metrics(
     keys: Iterable[str] | None,
     metrics_reducers: Mapping[str, Reducer] | Reducer,
 ) -> dict[str, Any]:
-    """Validation metrics of all ranks on the chief, `{}` elsewhere. Collective."""
+    """Return the validation metrics of all ranks on the chief, `{}` elsewhere. Collective."""
     validation = ValidationPass(context)
     names = None if keys is None else list(keys)
     for metrics in batch_metrics:
@@ -66,7 +66,7 @@ def _reduce_metrics(
 def _combine_and_average_training_metrics(
     context: Collective, per_batch_metrics: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
-    """Each batch's mean over ranks on the chief, this rank's own list elsewhere. Collective."""
+    """Return each batch's mean over ranks on the chief, this rank's own list elsewhere. Collective."""
     if context.size == 1:
         raise AssertionError("There is one rank, so there are no others to average with. Use the metrics as they are.")
     window = TrainingWindow(context, kept_batches=len(per_batch_metrics))

@@ -177,10 +177,9 @@ class RankMetrics:
             return None
         if isinstance(metrics, Tensor) and not self._validation:
             metrics = {"loss": metrics}
-        where = f"batch {self.first_batch + self.batches} (rank {self._rank})"
         if not isinstance(metrics, Mapping):
             allowed = "a dict from name to value" if self._validation else "a tensor, or a dict from name to value"
-            self._refuse(TypeError(f"{self._method}() returned {described(metrics)} for {where}. Return {allowed}."))
+            self._refuse(TypeError(f"{self._returned(described(metrics))}. Return {allowed}."))
             return None
         if not self.batches:
             self._begin(metrics)
@@ -263,11 +262,10 @@ class RankMetrics:
         """Return the kept batches, tensors as numpy; where each metric is one number per batch, as columns."""
         self._bring_up_to_date()
         flat = {name: _flat(history) for name, history in self._history.items()}
-        known = {name: values for name, values in flat.items() if values is not None}
-        if flat and len(known) == len(flat) and len({len(values) for values in known.values()}) == 1:
-            count = min(self._limit, self.batches, *map(len, known.values()))
-            if count:
-                return BatchColumns({name: v[len(v) - count :] for name, v in known.items()}, self.outputs)
+        columns = {name: values for name, values in flat.items() if values is not None}
+        count = min([self._limit, self.batches, *map(len, columns.values())])
+        if count and columns and len(columns) == len(flat):
+            return BatchColumns({name: column[-count:] for name, column in columns.items()}, self.outputs)
         return self.outputs()
 
     def outputs(self) -> list[dict[str, Any]]:
@@ -295,8 +293,10 @@ class RankMetrics:
 
     def _other_names(self, metrics: Mapping[str, Any]) -> str:
         before, now = sorted(map(str, self._waiting)), sorted(map(str, metrics))
-        where = f"batch {self.first_batch + self.batches} (rank {self._rank})"
-        return f"{self._method}() returned {now} for {where} but {before} before. Return the same names always."
+        return f"{self._returned(now)} but {before} before. Return the same names always."
+
+    def _returned(self, what: Any) -> str:
+        return f"{self._method}() returned {what} for batch {self.first_batch + self.batches} (rank {self._rank})"
 
 
 def _runs(values: list[Any], dtype: torch.dtype | None) -> Iterator[Run]:

@@ -27,15 +27,15 @@ _GAP = object()
 
 
 class ReducerTypeError(errors.DeterminedError, TypeError, AssertionError):
-    """Not a reducer, or a result that does not fit its name. An AssertionError too, as it once was."""
+    """Not a reducer, or a result that does not fit its name. An AssertionError too, as in earlier releases."""
 
 
 class ReducerValueError(errors.DeterminedError, ValueError, AssertionError):
-    """A reducer registered twice. An AssertionError too, as it once was."""
+    """A reducer registered twice. An AssertionError too, as in earlier releases."""
 
 
 class ReducerFailed(errors.DeterminedError, ValueError):
-    """A user's reducer raised; `__cause__` is what it raised, on the rank where it did."""
+    """A user's reducer raised; on that rank, `__cause__` is the original error."""
 
 
 class Reducer(enum.Enum):
@@ -92,7 +92,7 @@ class MetricReducer(metaclass=abc.ABCMeta):
 
 
 class _SimpleReducer(MetricReducer):
-    """A function of all values, in dataset order when there was one `update()` per batch."""
+    """Calls a function with all values, in dataset order if there was one `update()` per batch."""
 
     def __init__(self, fn: Function) -> None:
         self.fn = fn
@@ -165,7 +165,7 @@ def _merge(states: list[Any], reduction: Callable[[Any], Any] | None) -> Any:
 
 
 def _is_torchmetric(reducer: Any) -> bool:
-    torchmetrics = sys.modules.get("torchmetrics")  # whoever holds one has imported it
+    torchmetrics = sys.modules.get("torchmetrics")  # a user who has a metric has imported it
     return torchmetrics is not None and isinstance(reducer, (torchmetrics.Metric, torchmetrics.MetricCollection))
 
 
@@ -231,7 +231,7 @@ class _PyTorchReducerContext:
         else:
             given = adapted
         entry = _Registration(adapted, given, name, for_training, for_validation)
-        self._warn_of_same_name(entry)
+        self._warn_if_name_is_taken(entry)
         self._wrapped.append(entry)
         return given
 
@@ -244,18 +244,18 @@ class _PyTorchReducerContext:
                 raise self._failed(entry, "reset", error) from error
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
-        """The metrics of all reducers for this phase; the same on every rank. Collective, unless there are none."""
+        """Return the metrics of all reducers for this phase, on every rank. Collective, unless there are none."""
         if not self.applying(for_training):
             return {}
         mine, error = self.collect(for_training)
         return self.run_cross_slot_reduction(for_training, exchange(self._allgather, mine, error))
 
     def applying(self, for_training: bool) -> list[_Registration]:
-        """The reducers of this phase, in the order they were wrapped in."""
+        """Return the reducers of this phase, in the order they were wrapped in."""
         return [entry for entry in self._wrapped if entry.applies(for_training)]
 
     def collect(self, for_training: bool) -> tuple[list[Any], Exception | None]:
-        """This rank's contributions, and what went wrong if something did: others wait, so nobody may just raise."""
+        """Return this rank's values and the error, if there was one: other ranks wait, so it cannot be raised here."""
         values = []
         for entry in self.applying(for_training):
             try:
@@ -268,7 +268,7 @@ class _PyTorchReducerContext:
         return values, None
 
     def run_cross_slot_reduction(self, for_training: bool, per_rank: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """The metrics, from the contributions of all ranks."""
+        """Return the metrics, from the values of all ranks."""
         entries = self.applying(for_training)
         counts = [len(values) for values in per_rank]
         if set(counts) - {len(entries)}:
@@ -285,11 +285,11 @@ class _PyTorchReducerContext:
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
-        """What reducers that have a `state_dict()` of their own want to keep over a restart."""
+        """Return the state of reducers that have a `state_dict()` of their own."""
         return {str(i): state for i, state in ((i, e.given.state_dict()) for i, e in self._stateful()) if state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Give saved state back to the reducers, by the order they were wrapped in."""
+        """Load saved state into the reducers, by the order they were wrapped in."""
         for i, entry in self._stateful():
             if str(i) in state_dict:
                 entry.given.load_state_dict(state_dict[str(i)])
@@ -309,7 +309,7 @@ class _PyTorchReducerContext:
             "Pass a function, a pytorch.MetricReducer or a torchmetrics.Metric."
         )
 
-    def _warn_of_same_name(self, new: _Registration) -> None:
+    def _warn_if_name_is_taken(self, new: _Registration) -> None:
         for known in self._wrapped:
             phases = [p for p, t in (("training", True), ("validation", False)) if new.applies(t) and known.applies(t)]
             if phases and isinstance(new.name, str) and new.name == known.name:
@@ -354,7 +354,7 @@ def _named(entry: _Registration, result: Any) -> dict[str, Any]:
 
 
 def exchange(allgather: Callable[[Any], list[Any]], part: Any, error: Exception | None = None) -> list[Any]:
-    """Everyone's `part`, in rank order; raises on every rank if any rank has an error. Collective."""
+    """Return the parts of all ranks, in rank order; raise on every rank if any rank has an error. Collective."""
     try:
         answers = allgather((part, None) if error is None else (None, (_kind(error), str(error))))
     except (pickle.PicklingError, AttributeError, TypeError) as refusal:  # all else in a part is numbers and text

@@ -24,7 +24,7 @@ from determined.pytorch.metrics.reducer import Reducer, _PyTorchReducerContext, 
 logger = logging.getLogger("determined.pytorch")
 
 KEPT_BATCHES = 1000
-"""How many batches of a window `batch_metrics` goes back. Longer windows keep the last ones; averages cover all."""
+"""How many of a window's last batches `batch_metrics` has. Averages cover all."""
 
 NO_BATCH = (
     "The validation data loader gave no batch on any rank. Look at build_validation_data_loader(): the dataset is "
@@ -33,7 +33,7 @@ NO_BATCH = (
 
 
 class Collective(Protocol):
-    """What is needed of `core.DistributedContext`."""
+    """The part of `core.DistributedContext` that is used here."""
 
     @property
     def rank(self) -> int: ...
@@ -78,8 +78,7 @@ class ValidationResult:
 class TrainingWindow:
     """Collects what `train_batch` returns between two stops. One object serves all windows of a `fit()`.
 
-    With one process an unusable result raises at once. With several it is held until `close()`, where every rank
-    learns of it and raises.
+    With one process an unusable result raises at once; with several, every rank raises in `close()`.
 
     Args:
         distributed: The ranks; None for one process.
@@ -101,19 +100,16 @@ class TrainingWindow:
         self._collect = functools.partial(RankMetrics, "train_batch", rank=rank, size=size, kept=kept_batches)
         self._mine = self._collect(first_batch=first_batch)
         self._kept = kept_batches
-        self._said: set[str] = set()
+        self._noted: set[str] = set()
 
     @property
     def batches(self) -> int:
-        """How many batches were added since the last close."""
+        """The number of batches added since the last close."""
         return self._mine.batches
 
     @property
     def add(self) -> Callable[..., None]:
-        """Takes in one batch's result, a dict or a tensor that becomes `loss`, and its records if they are counted.
-
-        To be looked up once per window. The user's dict is not touched.
-        """
+        """The method that takes in a batch's result, and its record count if known. Look it up once per window."""
         return self._mine.add
 
     def close(self, reducers: _PyTorchReducerContext | None = None) -> WindowResult:
@@ -134,12 +130,11 @@ class TrainingWindow:
 
     def _average(self, name: str, columns: list[Column]) -> float | None:
         if reason := _first(column.not_a_number or (column.ragged and f"it has {column.ragged}") for column in columns):
-            if name not in self._said and self._ranks.rank == 0:
-                self._said.add(name)
+            if name not in self._noted and self._ranks.rank == 0:
+                self._noted.add(name)
                 logger.warning("Metric %r of train_batch() has no average, None is reported: %s.", name, reason)
             return None
-        average = float(_reduce(name, Reducer.AVG, columns))
-        return average if any(column.elements for column in columns) else None
+        return float(_reduce(name, Reducer.AVG, columns)) if any(column.elements for column in columns) else None
 
 
 class ValidationPass:
@@ -163,24 +158,21 @@ class ValidationPass:
             RankMetrics, "evaluate_batch", rank=rank, size=size, kept=kept, validation=True
         )
         self._mine = self._collect()
-        self._said: set[str] = set()
+        self._noted: set[str] = set()
 
     @property
     def batches(self) -> int:
-        """How many batches this rank has added."""
+        """The number of batches that this rank has added."""
         return self._mine.batches
 
     @property
     def add(self) -> Callable[..., None]:
-        """Takes in one batch's result, and how many records the batch had, if anybody knows.
-
-        To be looked up once per validation.
-        """
+        """The method that takes in a batch's result, and its record count if known. Look it up once per validation."""
         return self._mine.add
 
     def outputs(self) -> list[dict[str, Any]]:
-        """This rank's results batch by batch, tensors as numpy; needs `keep_outputs`."""
-        return [] if self._mine.problem else self._mine.outputs()  # a problem is for reduce(), where all ranks hear it
+        """Return this rank's results batch by batch, tensors as numpy; needs `keep_outputs`."""
+        return [] if self._mine.problem else self._mine.outputs()  # reduce() raises the problem, on all ranks
 
     def reduce(
         self, evaluation_reducer: Reducer | Mapping[str, Reducer], reducers: _PyTorchReducerContext | None = None
@@ -239,8 +231,8 @@ class ValidationPass:
             )  # fmt: skip
 
     def _note(self, once: str, message: str, *values: Any) -> None:
-        if once not in self._said and self._ranks.rank == 0:
-            self._said.add(once)
+        if once not in self._noted and self._ranks.rank == 0:
+            self._noted.add(once)
             logger.info(message, *values)
 
 
@@ -269,7 +261,7 @@ def reduce_full_dataset(
 
 @dataclass(frozen=True)
 class _Part:
-    """What one rank brings to the exchange."""
+    """What one rank sends to the others."""
 
     columns: dict[str, Column]
     batches: int
@@ -292,7 +284,8 @@ def _exchange(
     error: Exception | None = None
     values: list[Any] = []
     try:
-        _check_plan(plan)
+        if not for_training:
+            _check_plan(plan)
         columns = mine.finish()
         if reducers is not None:
             values, error = reducers.collect(for_training)
@@ -356,24 +349,18 @@ def _agreed_names(parts: list[_Part], method: str) -> list[str]:
 def _check_plan(plan: Any) -> None:
     values = plan.values() if isinstance(plan, Mapping) else [plan]
     for value in values:
-        if plan is not None and not isinstance(value, Reducer):
+        if not isinstance(value, Reducer):
             raise errors.InvalidExperimentException(
                 f"evaluation_reducer() returned {described(plan)}. Return a pytorch.Reducer, or a dict of them."
             )
 
 
-def _prepare_metrics_reducers(
-    reducer: Reducer | Mapping[str, Reducer] | None, keys: Iterable[str]
-) -> dict[str, Reducer]:
+def _prepare_metrics_reducers(reducer: Reducer | Mapping[str, Reducer], keys: Iterable[str]) -> dict[str, Reducer]:
     """Return one reducer per metric, from what `evaluation_reducer()` returned."""
     names = list(keys)
     _check_plan(reducer)
     if isinstance(reducer, Reducer):
         return dict.fromkeys(names, reducer)
-    if reducer is None:
-        raise errors.InvalidExperimentException(
-            "evaluation_reducer() returned None. Return a pytorch.Reducer, or a dict of them."
-        )
     if set(reducer) != set(names):
         raise errors.InvalidExperimentException(
             f"evaluation_reducer() covers {sorted(map(str, reducer))} but evaluate_batch() returned {sorted(names)}. "

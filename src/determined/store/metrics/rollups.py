@@ -194,10 +194,7 @@ def real(value: Json) -> float | None:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
+    return values.as_float(value)
 
 
 MIXED = "mixed"
