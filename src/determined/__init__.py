@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined._info import ResourcesInfo as ResourcesInfo
     from determined._info import TrialInfo as TrialInfo
     from determined._info import get_cluster_info as get_cluster_info
-    from determined._log import LOG_FORMAT as LOG_FORMAT
+    from determined._types import LOG_FORMAT as LOG_FORMAT
     from determined._version import __version__ as __version__
     from determined.errors import InvalidHP as InvalidHP
     from determined.pytorch._pytorch_context import TrialContext as TrialContext
@@ -28,7 +28,7 @@ __getattr__, __dir__, __all__ = _lazy.exports(
     names={
         "ClusterInfo": "_info",
         "InvalidHP": "errors",
-        "LOG_FORMAT": "_log",
+        "LOG_FORMAT": "_types",
         "LegacyTrial": "pytorch._trial",
         "RendezvousInfo": "_info",
         "ResourcesInfo": "_info",

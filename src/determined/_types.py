@@ -1,8 +1,11 @@
-"""Words shared by all rooms."""
+"""Types and constants that all rooms share."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
+"""How log lines look. The library only logs; commands and launchers decide where lines go."""
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A value that JSON can hold. Floats may be NaN or infinite: how they are spelled is up to who writes them."""

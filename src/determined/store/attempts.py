@@ -1,4 +1,4 @@
-"""Attempts: each launch of a trial's processes, who may report for a trial, and what the processes are asked."""
+"""Attempts: each launch of a trial's processes, who may report for a trial, and the requests to its processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Attempt:
 
 @dataclasses.dataclass(frozen=True)
 class AttemptRow:
-    """All that is known of one launch."""
+    """One launch, with all its columns."""
 
     allocation_id: str
     task_id: str
@@ -128,7 +128,7 @@ def of_trial(conn: sa.Connection, trial_id: int) -> list[AttemptRow]:
 
 
 def check_current(conn: sa.Connection, attempt: Attempt) -> None:
-    """Keep others from changing the trial until we are done, and refuse an attempt that is no longer the newest."""
+    """Lock the trial until the transaction ends, and refuse an attempt that is no longer the newest."""
     newest = trials.lock(conn, attempt.trial_id).attempt
     if newest != attempt.attempt:
         raise errors.StaleAttempt(
@@ -137,7 +137,7 @@ def check_current(conn: sa.Connection, attempt: Attempt) -> None:
 
 
 def beat(conn: sa.Connection, attempt: Attempt, time: datetime.datetime | None = None) -> None:
-    """Note that the process is still there. One that was taken for gone runs again."""
+    """Record that the process is alive. A trial that was ended because its process seemed gone runs again."""
     moment = time or now()
     check_current(conn, attempt)
     one = allocations.c.allocation_id == attempt.allocation_id
@@ -157,7 +157,7 @@ def end(
     reason: str | None = None,
     time: datetime.datetime | None = None,
 ) -> None:
-    """Note that the processes of an attempt are gone. What that means for the trial, the caller decides."""
+    """Record that the processes of an attempt have exited. The caller decides what that means for the trial."""
     moment = time or now()
     get(conn, allocation_id)
     fields = {"state": "TERMINATED", "end_time": moment, "exit_code": exit_code, "exit_reason": reason}
@@ -165,20 +165,20 @@ def end(
 
 
 def set_state(conn: sa.Connection, allocation_id: str, state: str) -> None:
-    """PENDING, ASSIGNED, STARTING, RUNNING, TERMINATING or TERMINATED."""
+    """Set the state: PENDING, ASSIGNED, STARTING, RUNNING, TERMINATING or TERMINATED."""
     get(conn, allocation_id)
     conn.execute(allocations.update().where(allocations.c.allocation_id == allocation_id).values(state=state))
 
 
 def request_preemption(conn: sa.Connection, allocation_id: str) -> None:
-    """Ask the processes to save their work and leave."""
+    """Ask the processes to save a checkpoint and exit."""
     get(conn, allocation_id)
     one = allocations.c.allocation_id == allocation_id
     conn.execute(allocations.update().where(one).values(preempt_requested=True))
 
 
 def acknowledge_preemption(conn: sa.Connection, allocation_id: str) -> None:
-    """Note that the processes have seen the request, and will leave."""
+    """Record that the processes have seen the request, and will exit."""
     get(conn, allocation_id)
     one = allocations.c.allocation_id == allocation_id
     conn.execute(allocations.update().where(one).values(preempt_acked=True))
@@ -235,7 +235,7 @@ def move(conn: sa.Connection, run_name: str, trial_id: int, *, time: datetime.da
 
 
 def _give_back_ids(conn: sa.Connection, **ids: int) -> None:
-    """Have the next row of each table get this id, if it was the last one given: lists then show no gap.
+    """Reuse this id for the next row of each table, if it was the last one given: lists then show no gap.
 
     On PostgreSQL the gap stays: its sequences are no part of a transaction.
     """
@@ -264,7 +264,7 @@ def _end_older(conn: sa.Connection, trial_id: int, moment: datetime.datetime) ->
 
 
 def _current_task(conn: sa.Connection, trial_id: int, experiment_id: int, moment: datetime.datetime) -> str:
-    """The trial's task: one for all attempts, until somebody continues a trial that has ended (`continue_trial`)."""
+    """Return the trial's task: one for all attempts, until an ended trial is continued (`continue_trial`)."""
     query = sa.select(tasks.c.task_id).where(tasks.c.trial_id == trial_id)
     if newest := conn.scalar(query.order_by(tasks.c.start_time.desc(), tasks.c.task_id.desc()).limit(1)):
         return str(newest)

@@ -1,4 +1,4 @@
-"""Checkpoints as rows: which there are, where they lie, how good they are. Their bytes are the artifacts room's."""
+"""Checkpoints as rows: which there are, where they lie, how good they are. `artifacts` keeps their bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from determined.store.schema import allocations, checkpoints, experiments, metri
 from determined.store.schema import trials as trials_table
 
 GONE = "DELETED"
-"""The state of one that has no files any more. Its row stays."""
+"""The state of a checkpoint whose files were deleted. Its row stays."""
 
 _LISTING = "det checkpoint ls <experiment id>"
 _RETENTION = ("save_experiment_best", "save_trial_best", "save_trial_latest")  # not where it is, but how long
@@ -184,7 +184,7 @@ def best(conn: sa.Connection, *, trial_id: int | None = None, experiment_id: int
 
 
 def set_state(conn: sa.Connection, uuid: str, state: str, *, resources: dict[str, int] | None = None) -> None:
-    """Move to a state; with `resources`, also what files are left. Sizes of trial and experiment follow."""
+    """Set the state, and with `resources` the files that are left; update the sizes of trial and experiment."""
     query = sa.select(checkpoints.c.trial_id).where(checkpoints.c.uuid == uuid)
     trial_id = rows.required(conn.scalar(query), "checkpoint", uuid, _LISTING)
     trials.lock(conn, trial_id)
@@ -198,7 +198,7 @@ def set_state(conn: sa.Connection, uuid: str, state: str, *, resources: dict[str
 
 
 def set_metadata(conn: sa.Connection, uuid: str, metadata: dict[str, Any]) -> None:
-    """Replace what is said of a checkpoint in the store; its files stay as they are."""
+    """Replace the metadata of a checkpoint in the store; its files stay as they are."""
     changed = conn.execute(checkpoints.update().where(checkpoints.c.uuid == uuid).values({"metadata": metadata}))
     rows.required(changed.rowcount or None, "checkpoint", uuid, _LISTING)
 
@@ -222,7 +222,7 @@ def protected(conn: sa.Connection, experiment_id: int) -> set[str]:
 
 
 def refresh_sizes(conn: sa.Connection, trial_id: int) -> None:
-    """Bring count and size on the trial, and on its experiment, up to date. The caller holds the trial."""
+    """Update count and size of the trial and of its experiment. The caller has locked the trial."""
     query = sa.select(trials_table.c.experiment_id, trials_table.c.checkpoint_size, trials_table.c.checkpoint_count)
     experiment_id, size, count = conn.execute(query.where(trials_table.c.id == trial_id)).one()
     there = sa.select(sa.func.coalesce(sa.func.sum(checkpoints.c.size), 0), sa.func.count())

@@ -1,4 +1,4 @@
-"""What happened to an experiment, in order: state changes with their reason, and what a search was told."""
+"""Events of an experiment, in order: changes of state with their reason, and the events of its search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from determined.store.schema import events
 
 @dataclasses.dataclass(frozen=True)
 class EventRow:
-    """One thing that happened."""
+    """One event."""
 
     id: int
     experiment_id: int
@@ -34,7 +34,7 @@ def append(
     trial_id: int | None = None,
     time: datetime.datetime | None = None,
 ) -> int:
-    """Write down one event and return its id; ids of one experiment rise with time."""
+    """Add one event and return its id; ids of one experiment rise with time."""
     row = {"experiment_id": experiment_id, "trial_id": trial_id, "time": time or now(), "kind": kind, "body": body}
     return rows.insert(conn, events, row)
 

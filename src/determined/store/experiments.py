@@ -138,12 +138,12 @@ def create(
 
 
 def without_secrets(config: dict[str, Any], original_config: str) -> str:
-    """A config as its user wrote it; nothing if there are secrets in it, which may be anywhere, in any notation."""
+    """Return a config as its user wrote it; None if it holds secrets, which may be anywhere, in any notation."""
     return original_config if redacted(config) == config else ""
 
 
 def _free_external_id(conn: sa.Connection, external_id: str) -> None:
-    """A hidden experiment gives up its outside name to a new one."""
+    """Take the external name from a hidden experiment, so that a new one can have it."""
     taken = experiments.c.external_experiment_id == external_id
     conn.execute(
         experiments.update().where(taken, experiments.c.deleted_at.is_not(None)).values(external_experiment_id=None)
@@ -226,7 +226,7 @@ def update(conn: sa.Connection, experiment_id: int, **fields: Any) -> None:
 def set_state(
     conn: sa.Connection, experiment_id: int, state: str, reason: str = "", *, time: datetime.datetime | None = None
 ) -> None:
-    """Move to a state with an event that says so. Which moves are legal is not our business."""
+    """Set the state, and add an event. Which moves are legal is decided in `experiment.lifecycle`."""
     moment = time or now()
     locked = sa.select(experiments.c.state).where(experiments.c.id == experiment_id).with_for_update(key_share=True)
     before = rows.required(conn.scalar(locked), "experiment", experiment_id, _LISTING)
@@ -274,7 +274,7 @@ def set_labels(conn: sa.Connection, experiment_id: int, labels: Iterable[str]) -
 
 
 def delete(conn: sa.Connection, experiment_id: int, *, time: datetime.datetime | None = None) -> None:
-    """Hide an experiment from everything; `removal.purge` removes it when the time for second thoughts is over.
+    """Hide an experiment from everything; `removal.purge` removes it for good after some days.
 
     Raises:
         Refused: It has not ended, or a model version is one of its checkpoints.

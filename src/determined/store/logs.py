@@ -1,4 +1,4 @@
-"""Log lines: what every process of a trial printed, in order. Catching them is the core room's part."""
+"""Log lines: what every process of a trial printed, in order. `core` captures them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def append(
 
 
 def unknown(conn: sa.Connection, attempt: Attempt, lines: Sequence[LogLine]) -> list[LogLine]:
-    """Those of these lines that are not there yet: a process may have died without knowing how many it had added."""
+    """Return the lines that are not stored yet: a process may have died without knowing how many it had added."""
     if not lines:
         return []
     since = logs.c.timestamp >= min(line.time for line in lines)
@@ -128,7 +128,7 @@ def read(
     last_id: int | None = None,
     limit: int | None = None,
 ) -> list[LogRow]:
-    """Lines of a trial after line `after_id`, up to `last_id`, in the order in which they arrived.
+    """Return lines of a trial after line `after_id`, up to `last_id`, in the order in which they arrived.
 
     Call again with the last id to go on or to follow.
 

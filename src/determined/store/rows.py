@@ -1,4 +1,4 @@
-"""What all nouns need: look up a row or say that it is not there, and turn rows into dataclasses."""
+"""Helpers of all tables: look up a row or raise `NotFound`, and turn rows into dataclasses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from determined import errors
 
 T = TypeVar("T")
 UNREGISTER = "Delete its model first with: det model delete NAME; or only the version, with ModelVersion.delete()."
-"""What to do about a registered checkpoint that was to go."""
+"""What to type when a registered checkpoint was to be deleted."""
 _CHUNK = 500  # ids in one statement: databases limit how many there may be
 
 
@@ -25,14 +25,14 @@ def required(row: T | None, what: str, ident: object, listing: str) -> T:
 
 
 def build(kind: type[T], row: sa.RowMapping, **more: Any) -> T:
-    """A dataclass from the columns of the same names."""
+    """Return a dataclass made from the columns of the same names."""
     known = dict(zip(row.keys(), row.values(), strict=True)) | more
     names: Iterable[str] = kind.__dataclass_fields__  # type: ignore[attr-defined]  # kind is always a dataclass
     return kind(**{name: known[name] for name in names if name in known})
 
 
 def build_all(kind: type[T], names: Iterable[str], found: Iterable[Sequence[Any]]) -> list[T]:
-    """A dataclass from each row, by columns of these names; what has no column has its default. For long lists."""
+    """Return a dataclass for each row, by columns of these names; fields without a column have their default."""
     where = {name: index for index, name in enumerate(names)}
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # kind is always a dataclass
     constants = tuple(field.default for field in fields)
@@ -62,7 +62,7 @@ def check_fields(what: str, given: Iterable[str], known: frozenset[str]) -> None
 def ordering(
     columns: Mapping[str, sa.ColumnElement[Any]], sort_by: str, descending: bool, ident: sa.ColumnElement[Any]
 ) -> list[sa.ColumnElement[Any]]:
-    """Sort by one column, what has no value last either way, then by id so that pages do not overlap."""
+    """Return an order by one column, missing values last either way, then by id so that pages do not overlap."""
     if sort_by not in columns:
         raise errors.InvalidValue(f"Cannot sort by {sort_by!r}. Choose one of: {', '.join(columns)}.")
     column = columns[sort_by]

@@ -1,4 +1,4 @@
-"""What a training process asks of the store about itself and about earlier runs of its script."""
+"""Queries of a training process about itself and about earlier runs of its script."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def last_life(conn: sa.Connection, run_name: str) -> Attempt | None:
 
 
 def set_run_name(conn: sa.Connection, allocation_id: str, run_name: str) -> None:
-    """Give an attempt that a launcher has begun the name that its process has found for itself."""
+    """Set the run name of an attempt that a launcher has begun."""
     one = allocations.c.allocation_id == allocation_id
     conn.execute(allocations.update().where(one).values(run_name=run_name))
 
 
 def set_environment(conn: sa.Connection, allocation_id: str, environment: dict[str, Any]) -> None:
-    """Note what the processes of an attempt run on."""
+    """Record the environment that the processes of an attempt run in."""
     one = allocations.c.allocation_id == allocation_id
     conn.execute(allocations.update().where(one).values(environment=environment))
 
@@ -97,7 +97,7 @@ def set_environment(conn: sa.Connection, allocation_id: str, environment: dict[s
 def record_use(
     conn: sa.Connection, trial_id: int, uuid: str, model_id: int | None = None, version: int | None = None
 ) -> None:
-    """Note that a trial works with a checkpoint that it has not made, for example to run inference."""
+    """Record that a trial uses a checkpoint that it has not made, for example to run inference."""
     of_model = (model_versions.c.model_id == model_id, model_versions.c.version == version)
     ident = None if version is None else conn.scalar(sa.select(model_versions.c.id).where(*of_model))
     row = {"trial_id": trial_id, "checkpoint_uuid": uuid, "model_version": ident, "kind": "INFERENCE"}

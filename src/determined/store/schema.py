@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy sees them: the same on SQLite and PostgreSQL. How they came to be is in `migrations/`.
+"""The tables, as SQLAlchemy sees them: the same on SQLite and PostgreSQL. Their history is in `migrations/`.
 
 Numbers are ids unless said, and an id never comes back; all times are UTC with microseconds; JSON columns and metric
 bodies hold plain JSON, with NaN and the infinities written as `"NaN"`, `"Infinity"`, `"-Infinity"` (see `values.py`).
@@ -22,7 +22,7 @@ from determined._redact import by_shape
 from determined.store import values
 
 VERSION = "0002"
-"""The revision that this code reads and writes; a store of a later one is refused kindly."""
+"""The revision that this code reads and writes; a store of a later one is refused."""
 
 
 class Moment(sa.TypeDecorator[datetime.datetime]):

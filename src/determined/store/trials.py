@@ -1,4 +1,4 @@
-"""Trials: make, find and change them, and notice those whose process is gone."""
+"""Trials: create, find and change them, and end those whose process is gone."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from determined.store.schema import allocations, tasks, trials
 from determined.store.schema import experiments as experiments_table
 
 SILENCE = datetime.timedelta(minutes=5)
-"""How long an unmanaged process may say nothing before it counts as gone."""
+"""How long an unmanaged process may be silent before it counts as gone."""
 GONE = "The process ended without reporting how."
-"""The reason of trials that `settle` ended; if the process speaks after all, the trial runs again."""
+"""The reason of trials that `settle` ended; if the process reports again, the trial runs again."""
 
 _LISTING = "det trial ls"
 _KEPT_BY_US = {
@@ -72,7 +72,7 @@ class TrialRow:
 
 
 class LockedTrial(NamedTuple):
-    """What a trial is while nobody else can change it."""
+    """Columns of a trial that is locked until the transaction ends."""
 
     id: int
     experiment_id: int
@@ -189,7 +189,7 @@ def set_state(
     exit_reason: str | None = None,
     time: datetime.datetime | None = None,
 ) -> None:
-    """Move to a state, whatever it was before, with an event that says so; an unmanaged experiment follows."""
+    """Set the state, whatever it was before, and add an event; an unmanaged experiment follows."""
     moment = time or now()
     before = lock(conn, trial_id)
     fields: dict[str, Any] = {} if exit_reason is None else {"exit_reason": exit_reason}
@@ -207,7 +207,7 @@ def set_state(
 
 
 def lock(conn: sa.Connection, trial_id: int) -> LockedTrial:
-    """Keep everybody else from changing a trial until our transaction ends; tells what it is now."""
+    """Lock a trial until the transaction ends, and return its present state."""
     columns = (trials.c.id, trials.c.experiment_id, trials.c.state, trials.c.state_reason, trials.c.attempt)
     query = sa.select(*columns).where(trials.c.id == trial_id).with_for_update(key_share=True)
     return LockedTrial(*rows.required(conn.execute(query).one_or_none(), "trial", trial_id, _LISTING))
@@ -216,8 +216,8 @@ def lock(conn: sa.Connection, trial_id: int) -> LockedTrial:
 def settle(conn: sa.Connection, time: datetime.datetime | None = None) -> list[int]:
     """End the unmanaged trials whose process is gone, and return their ids.
 
-    Gone means: it ran on this machine and does not any more; or we cannot look, and it has been silent for 5 minutes.
-    Such a trial is an ERROR that ended when it was last heard of.
+    A process is gone if it ran on this machine and does not any more; or, on another machine, if it has been silent
+    for 5 minutes. Such a trial becomes ERROR, and its end is the time of its last report.
     """
     moment = time or now()
     latest = sa.and_(allocations.c.task_id == tasks.c.task_id, allocations.c.attempt == trials.c.attempt)
@@ -246,7 +246,7 @@ def settle(conn: sa.Connection, time: datetime.datetime | None = None) -> list[i
 
 
 def _follow(conn: sa.Connection, experiment_id: int, reason: str, moment: datetime.datetime) -> None:
-    """Bring an unmanaged experiment to the state of its furthest trial."""
+    """Set the state of an unmanaged experiment to that of its most advanced trial."""
     query = sa.select(experiments_table.c.unmanaged).where(experiments_table.c.id == experiment_id)
     if not conn.scalar(query):
         return

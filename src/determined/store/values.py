@@ -21,7 +21,7 @@ def as_float(number: Any) -> float:
 
 
 def dump(value: Any) -> str:
-    """JSON text of a value. Floats that JSON lacks are written as strings; strings that look so get a `~` in front.
+    """Return the JSON text of a value. NaN and infinities become strings; strings that look so get a `~` in front.
 
     Example::
 

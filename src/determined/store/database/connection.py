@@ -1,4 +1,4 @@
-"""Opens a store and hands out transactions. What is in the tables is `schema.py`; what is done with them, the nouns."""
+"""Opens a store and hands out transactions. `schema` defines the tables; there is one module for each noun."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from determined.store.database import damage, failures, forks, opening
 from determined.store.database.location import StorePlace, find_place, on_network
 
 BUSY_SECONDS = 10.0
-"""How long a transaction waits for its turn before it gives up."""
+"""How long a transaction waits for others before it fails."""
 
 _left_to_parents: list[sa.Engine] = []  # a child does not close the connections that a server has with its parent
 _warned: set[Path] = set()
@@ -55,12 +55,12 @@ class Store:
 
     @property
     def is_same_file(self) -> bool:
-        """Whether the file that was opened has its name still."""
+        """Whether the file that was opened still has its name."""
         return damage.identity(self.place.path) == self._file
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A look at the store as it is at one moment, however long the look takes.
+        """Open a read transaction: the store as it is at one moment, however long reading takes.
 
         Example::
 
@@ -74,7 +74,7 @@ class Store:
 
     @contextlib.contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """One transaction: all of it is kept when the block ends well, none of it otherwise.
+        """Open a write transaction: all of it is kept when the block ends without an error, none of it otherwise.
 
         On SQLite there is one writer at a time, from the first line of the block on. On PostgreSQL functions lock the
         rows whose values they build on: trials in the order of their ids, then the experiment.
@@ -88,7 +88,7 @@ class Store:
                 yield conn
 
     def close(self) -> None:
-        """Give back the connections. A transaction after this opens new ones."""
+        """Close the connections. A later transaction opens new ones."""
         if self._pid == os.getpid():
             self._engine.dispose()
 
@@ -108,7 +108,7 @@ class Store:
         return self._engine
 
     def _look_at_file(self, path: Path) -> None:
-        """Notice what was done to the file by other means than SQLite, which goes on with what it remembers of it."""
+        """Check whether the file was changed by other means than SQLite, which would continue from its cache."""
         if not self.is_same_file:
             self._replaced(path)
         self._log = damage.identity(path.with_name(path.name + "-wal"))
@@ -121,7 +121,7 @@ class Store:
         self._seen = seen
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: connections of its own instead of those of the parent."""
+        """In a forked child, open new connections instead of using those of the parent."""
         engine = _make_engine(self.place, self.read_only)
         _left_to_parents.append(self._engine)
         self._engine, self._pid = engine, os.getpid()
@@ -172,7 +172,7 @@ def open_store(place: str | os.PathLike[str] | None = None, *, create: bool = Tr
 
 
 def _look_before(place: StorePlace, *, create: bool, read_only: bool) -> bool:
-    """Check the file, or make its directory; tells whether the store can only be read."""
+    """Check the file, or make its directory; return whether the store is read-only."""
     if place.path is None:
         return read_only
     path = place.path

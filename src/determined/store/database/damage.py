@@ -1,4 +1,4 @@
-"""A store's file that was damaged while it was in use, or before: how that is noticed, and the file set aside.
+"""Detect a damaged database file, and set it aside.
 
 Locks and disks that fail for a moment are no damage. A damaged file is renamed, never overwritten and never removed.
 """
@@ -81,7 +81,7 @@ def set_aside(path: Path, store_id: str = "") -> tuple[Path, str] | None:
 
 
 def leave_old_log(path: Path, log: tuple[int, int] | None) -> None:
-    """Another file has the name now: take away the log of the old one, or SQLite would apply it to the new one."""
+    """Remove the log of the old file, or SQLite would apply it to the new file of that name."""
     beside = path.with_name(path.name + "-wal")
     if log is not None and identity(beside) == log:
         with contextlib.suppress(OSError):
@@ -101,7 +101,7 @@ def identity(path: Path | None) -> tuple[int, int] | None:
 
 
 def state(path: Path | None) -> tuple[int, int] | None:
-    """Its size and when it was last written to; None if there is none."""
+    """Return a file's size and time of last change; None if there is no file."""
     found = _status(path)
     return (found.st_size, found.st_mtime_ns) if found else None
 
@@ -115,7 +115,7 @@ def _status(path: Path | None) -> os.stat_result | None:
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """One process at a time. Nothing is left behind: the lock is the directory's own."""
+    """Let one process at a time in. The lock is on the directory, so no lock file is left behind."""
     if os.name == "nt":  # where a file that is in use cannot be renamed anyway
         yield
         return

@@ -1,4 +1,4 @@
-"""What a database says when something is wrong, as a sentence a person can act on."""
+"""Turn errors of a database into sentences a person can act on."""
 
 from __future__ import annotations
 

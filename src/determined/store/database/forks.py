@@ -1,4 +1,4 @@
-"""What a forked child does with SQLite connections that it inherits: let go of them before it opens its own.
+"""Close the SQLite connections that a forked child inherits, before it opens its own.
 
 SQLite counts the locks of a process in memory. A child that opens the file beside an inherited connection believes
 that it holds a lock which only its parent holds, and whoever closes the file last then removes the log that the child

@@ -1,4 +1,4 @@
-"""Where a store is: a file or a server, from what the user wrote. Opening it is in `database.py`."""
+"""Where a store is: a file or a server, from what the user wrote. `connection` opens it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StorePlace:
 
 
 def find_place(place: str | os.PathLike[str] | None = None) -> StorePlace:
-    """What `place` means: a path, `sqlite:///...` or `postgresql://...`; None is `$DET_STORE`, else the data directory.
+    """Return where a store is: path or URL (`sqlite:///...`, `postgresql://...`); None is `$DET_STORE`, else a default.
 
     Example::
 

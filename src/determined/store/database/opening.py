@@ -81,7 +81,7 @@ def _refuse_newer(place: StorePlace, found: str | None) -> None:
 
 
 def _turn_on_wal(engine: sa.Engine, path: Path) -> None:
-    """Let readers and a writer work side by side. The file remembers it."""
+    """Switch the file to WAL, so that readers and a writer work at the same time. The file keeps the setting."""
     wanted = "DELETE" if on_network(path.parent) else "WAL"  # WAL needs memory that all its users share
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
@@ -147,7 +147,7 @@ def _make(conn: sa.Connection, place: StorePlace) -> None:
 
 
 def furnish(conn: sa.Connection) -> None:
-    """Put in the rows that every store begins with."""
+    """Insert the rows that every store begins with."""
     moment = now()
     conn.execute(schema.store_facts.insert().values(name="store_id", value=str(uuid.uuid4())))
     conn.execute(schema.workspaces.insert().values(name="Uncategorized", immutable=True, created_at=moment))

@@ -1,4 +1,4 @@
-"""Looks after a whole store: what is in it, whether it is sound, giving space back. Copies are in `portable.py`."""
+"""Inspect a whole store: its size, its integrity, and how to shrink its file. `portable` exports and imports."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def check_file(path: Path) -> list[str]:
 
 
 def vacuum(store: Store) -> Vacuumed:
-    """Give back the space of what was removed. Others wait meanwhile, and a file needs its own size once more."""
+    """Shrink the file by what was removed. Others wait meanwhile, and the file needs its size once more."""
     before = size(store)
     with store._explained(), store._ours().connect() as conn:
         if store.is_sqlite:

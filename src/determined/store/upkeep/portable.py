@@ -74,7 +74,7 @@ def export(store: Store, path: str | os.PathLike[str], experiment_ids: Sequence[
 
 
 def import_from(store: Store, path: str | os.PathLike[str]) -> Imported:
-    """Take in the experiments of a file under new ids; those that are here already are left as they are.
+    """Import the experiments of a file under new ids; those that are here already are left as they are.
 
     Each experiment is taken in as a whole: an import that was interrupted can simply be repeated.
     """
@@ -134,7 +134,7 @@ def _storage(conn: sa.Connection, storage_id: int) -> dict[str, Any]:
 
 
 def _packed(table: sa.Table, row: sa.RowMapping) -> dict[str, Any]:
-    """A row as JSON values, without what follows from other rows."""
+    """Return a row as JSON values, without columns that follow from other rows."""
     left_out = _DERIVED.get(table.name, ())
     return {
         name: _pack(by_shape(value) if isinstance(table.c[name].type, schema.Words) else redacted(value))
@@ -164,7 +164,7 @@ def _unpacked(table: sa.Table, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _experiments_of(path: Path) -> Iterator[tuple[dict[str, Any], Iterator[tuple[str, dict[str, Any]]]]]:
-    """Each experiment of a file with an iterator over the rows below it, to be used up before the next."""
+    """Yield each experiment of a file with an iterator over its rows, to be used up before the next."""
     lines = _lines_of(path)
     header = next(lines, {})
     if header.get("format") != FORMAT:
@@ -196,7 +196,7 @@ def _lines_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class _Arrival:
-    """One experiment on its way in: gives new ids, and points what refers to old ones at them."""
+    """Imports one experiment: gives new ids, and replaces references to old ones."""
 
     def __init__(self, conn: sa.Connection, experiment: dict[str, Any], others: dict[int, int]) -> None:
         self._conn = conn

@@ -147,7 +147,7 @@ def _candidate(row: checkpoints.CheckpointRow, order: int, metric: str | None) -
 
 
 def _resumable(conn: sa.Connection, experiment: experiments.ExperimentRow, found: Iterable[Candidate]) -> set[str]:
-    """The newest checkpoint of each trial that may go on: it has not ended; or starting the script again resumes it."""
+    """Return the newest checkpoint of each trial that may continue: it has not ended, or its script resumes it."""
     over = {"COMPLETED"} if experiment.unmanaged else experiments.TERMINAL
     going = {trial.id for trial in trials.of_experiment(conn, experiment.id) if trial.state not in over}
     of_trial: dict[int, list[Candidate]] = {}
@@ -164,7 +164,7 @@ def remove(
     *,
     seconds: float = math.inf,
 ) -> tuple[list[str], list[str]]:
-    """Have the files of checkpoints deleted, and say so in the store, one after the other.
+    """Delete the files of checkpoints and update their rows, one after the other.
 
     Args:
         store: Where they are recorded.
@@ -209,7 +209,7 @@ def _best(candidates: Iterable[Candidate], number: int, smaller_is_better: bool)
 
 
 def _validated(candidate: Candidate) -> tuple[int, int, str]:
-    """Of equally good ones the earlier validation comes first."""
+    """Return the key to sort by; of equally good ones the earlier validation comes first."""
     return (candidate.order, candidate.steps, candidate.uuid)
 
 
