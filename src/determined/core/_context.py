@@ -1,4 +1,4 @@
-"""core.init() and what it returns: choose the link once, build the services on it, and close them all again."""
+"""core.init() and the Context it returns: chooses the link, builds the services on it, and closes them."""
 
 from __future__ import annotations
 
@@ -164,11 +164,11 @@ class Context:
         return self._link.find_checkpoints(which, trial_class, smaller_is_better)
 
     def experiment_of(self, storage_id: str) -> int | None:
-        """The experiment that a checkpoint is of, if the store knows it."""
+        """Return the experiment that a checkpoint belongs to, if the store knows it."""
         return self._link.experiment_of(storage_id)
 
     def recorded_as(self) -> Attached | None:
-        """The trial that this run is recorded as; None if nobody can tell soon."""
+        """Return the trial that this run is recorded as; None if that is not known soon."""
         return self._link.recorded_as() if self._shipper.flush(SOON_SECONDS) else None
 
     def __enter__(self) -> Context:
@@ -201,7 +201,7 @@ def init(
     metric: str | None = None,
     smaller_is_better: bool = True,
 ) -> Context:
-    """The services of this training process, to be used as `with core.init() as context:`.
+    """Build the services of this training process, to be used as `with core.init() as context:`.
 
     Args:
         distributed: How the ranks of a job find each other, for example `DistributedContext.from_torch_distributed()`.
@@ -209,7 +209,7 @@ def init(
             experiment config. By default `checkpoints` in the data directory (`DET_HOME`).
         preempt_mode: Which ranks ask whether to stop.
         tensorboard_mode: Whether reported metrics become TensorBoard files by themselves.
-        non_chief_reports: What becomes of reports from other ranks than the chief: "ignore", "raise" or "send".
+        non_chief_reports: What happens to reports from other ranks than the chief: "ignore", "raise" or "send".
         tracking: Record the run in the store. `DET_TRACKING=off` in the environment turns it off too.
         name: What lists call the run; by default after the script. This and what follows describe a plain run: a
             managed trial is described by its experiment.
@@ -272,7 +272,7 @@ def _init_trial(
     seed: int | None = None,
     tracking: bool = True,
 ) -> Context:
-    """The services of a trial that an experiment config describes, managed or not; its event files are its own."""
+    """Build the services of a trial that an experiment config describes; it writes its own event files."""
     return _build(
         distributed=distributed,
         storage=_get_storage_manager(None, config.get("checkpoint_storage")),
@@ -304,7 +304,7 @@ def _describe(
 
 
 def _slots(info: ClusterInfo | None) -> int:
-    """How many processes this task was given."""
+    """Return how many processes this task was given."""
     return 1 if info is None else max(len(info.container_addrs), sum(info.container_slot_counts))
 
 
@@ -315,7 +315,7 @@ def _dummy_init(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.MANUAL,
 ) -> Context:
-    """A context that records nothing, whatever this process was told; checkpoints are really stored."""
+    """Build a context that records nothing, also in a managed trial; checkpoints are really stored."""
     return _build(
         distributed=distributed or DistributedContext(),
         storage=_get_storage_manager(checkpoint_storage, None),
@@ -383,7 +383,7 @@ def _build(
 
 
 def _name_run(distributed: DistributedContext) -> Run:
-    """One name for all ranks: the others find the chief's records by it. Collective."""
+    """Return a run with one name for all ranks: the others find the chief's records by it. Collective."""
     run = new_run()
     return run if distributed.size == 1 else Run(distributed.broadcast(run.name), run.home)
 
@@ -402,14 +402,14 @@ def _searcher(
 def _get_storage_manager(
     chosen: str | dict[str, Any] | None, configured: dict[str, Any] | None = None
 ) -> artifacts.Storage:
-    """The storage that the caller chose, else the experiment's, else the data directory's."""
+    """Open the storage that the caller chose, else the experiment's, else the data directory's."""
     if chosen is not None:
         return artifacts.open_storage(chosen, allow_shared_fs=False)
     return artifacts.open_storage(configured, default_root=data_directory() / "checkpoints")
 
 
 def _follower(event_files: EventFiles, uploads: RunUploads | None) -> Follower:
-    """What AUTO does with reports: they become scalars, and those are brought to the storage."""
+    """Return what AUTO does with reports: write them as scalars, and upload those to the storage."""
 
     def follow(reports: Sequence[Report]) -> None:
         event_files.follow(reports)
@@ -420,13 +420,13 @@ def _follower(event_files: EventFiles, uploads: RunUploads | None) -> Follower:
 
 
 def _run_all(steps: list[Callable[[], None]]) -> Exception | None:
-    """Do every step; the first error is returned, later ones are logged."""
+    """Run every step; return the first error, log later ones."""
     first: Exception | None = None
     for step in steps:
         try:
             step()
         except Exception as failed:
-            if first is not None and failed is not first:  # what the store refused is raised by all who report
+            if first is not None and failed is not first:  # each later report raises what the store refused
                 logger.warning("Closing met another error.", exc_info=True)
             first = first or failed
     return first

@@ -1,4 +1,4 @@
-"""Runs that describe themselves instead of being started by an experiment: what `experimental.core_v2` offers."""
+"""init_context() for `experimental.core_v2`: runs that describe themselves, not started by an experiment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from determined.core.recording.tensorboard import TensorboardMode
 
 @dataclasses.dataclass
 class Config:
-    """What a run says about itself; everything is optional.
+    """The description of a run; everything is optional.
 
     Example::
 
@@ -63,13 +63,13 @@ def init_context(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
 ) -> Context:
-    """A context for a run that describes itself: its output is recorded too, and how it ended.
+    """Build a context for a run that describes itself: its output is recorded too, and how it ended.
 
     On a managed trial `config` is ignored, and this is `core.init()`.
     """
-    told = get_cluster_info()
+    cluster = get_cluster_info()
     described = _combine(config, defaults, unmanaged)
-    if told is None and described is None:
+    if cluster is None and described is None:
         raise ValueError("A run outside an experiment describes itself: pass config=core_v2.Config(name=...).")
     described = described or Config()
     if described.external_trial_id is not None and described.external_experiment_id is None:
@@ -77,11 +77,11 @@ def init_context(
     ranks = distributed or DistributedContext()
     chosen = checkpoint_storage or described.checkpoint_storage
     run, link, description = None, None, None
-    if told is None:
-        said = _as_config(described)
+    if cluster is None:
+        own_config = _as_config(described)
         run = _name_run(ranks)
         description = describe(
-            config=said,
+            config=own_config,
             hparams=described.hparams,
             storage=storage_config(chosen, data_directory() / "checkpoints"),
             slots=ranks.size,
@@ -89,18 +89,18 @@ def init_context(
         )
         link = choose_link(run, description, ranks.rank)
         attached = ranks.run_on_chief(link.attach) or Attached(0, 0, 0)  # 0 is "this run", if it cannot be recorded
-        info = _as_info(said, described, attached)
+        info = _as_info(own_config, described, attached)
     else:
-        info = told
-        said = told.trial._config if told.task_type == "TRIAL" else {}
-        description = _describe(said, chosen, ranks, told)
+        info = cluster
+        own_config = cluster.trial._config if cluster.task_type == "TRIAL" else {}
+        description = _describe(own_config, chosen, ranks, cluster)
     return _build(
         distributed=ranks,
         storage=_get_storage_manager(chosen),
         preempt_mode=PreemptMode(preempt_mode),
         tensorboard_mode=TensorboardMode(tensorboard_mode),
         info=info,
-        searcher_config=said.get("searcher"),
+        searcher_config=own_config.get("searcher"),
         description=description,
         run=run,
         link=link,
@@ -109,7 +109,7 @@ def init_context(
 
 
 def _combine(*given: Config | None) -> Config | None:
-    """One description out of several; the first that says something wins."""
+    """Merge descriptions; of each field the first value that is set wins."""
     present = [one for one in given if one is not None]
     if not present:
         return None
@@ -120,7 +120,7 @@ def _combine(*given: Config | None) -> Config | None:
 
 
 def _as_config(described: Config) -> dict[str, Any]:
-    """What it says about itself, as an experiment config would."""
+    """Return the description as an experiment config."""
     said = {field.name: getattr(described, field.name) for field in dataclasses.fields(Config)}
     return {
         **{key: value for key, value in said.items() if value is not None},

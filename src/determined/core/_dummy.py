@@ -1,4 +1,4 @@
-"""Older names for the same things: a local run has the real services, so what was called Dummy is an alias."""
+"""Older names of the services: a local run has the real ones, so the Dummy classes are aliases."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ T = TypeVar("T")
 
 
 def _run_on_rank_0_and_broadcast(distributed: DistributedContext, work: Callable[[], T]) -> T:
-    """The chief's result of `work` on every rank; its error too. Collective."""
+    """Return the chief's result of `work` on every rank; raise its error there too. Collective."""
     return distributed.run_on_chief(work)

@@ -1,4 +1,4 @@
-"""What a loop of the Core API goes on from: the newest checkpoint of its own earlier runs, and their trial."""
+"""EarlierRuns: the newest checkpoint of this script's earlier runs, and their trial, for a loop of the Core API."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class EarlierRuns:
     """Earlier runs of this training: same script, same hyperparameters, same storage.
 
     Args:
-        link: Knows them.
-        shipper: Has what this run itself has saved.
-        train: Is told what the run goes on from.
-        info: What a managed trial was told.
+        link: Finds them.
+        shipper: Is flushed first, so that the store knows this run's own checkpoints.
+        train: Reports which checkpoint the run continues from.
+        info: Of a managed trial, which has its checkpoint from there.
     """
 
     def __init__(self, link: Link, shipper: Shipper, train: TrainContext, info: ClusterInfo | None) -> None:
@@ -39,9 +39,9 @@ class EarlierRuns:
         return self._found
 
     def restored(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
-        """Note what the run goes on from, if it has reported nothing yet.
+        """Report the checkpoint that the run continues from, unless it has reported metrics already.
 
-        One that `latest()` gave makes it the next attempt of the same trial; another one is recorded as its parent's.
+        One that `latest()` returned makes it the next attempt of that trial; another one is recorded as its parent's.
         """
         steps = metadata.get("steps_completed")
         if self._trial_info is None and not self._train.has_reported and isinstance(steps, int):

@@ -1,4 +1,4 @@
-"""What a task says about the checkpoints it works with. May change."""
+"""ExperimentalCoreContext: reports which checkpoints a task works with. May change."""
 
 from __future__ import annotations
 

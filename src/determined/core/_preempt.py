@@ -174,7 +174,7 @@ class PreemptContext:
 
 
 class _Exchange:
-    """One answer for all ranks, at the same call of each, without talking at every call.
+    """Gives all ranks the same answer at the same call, without an exchange at every call.
 
     Every rank takes part in an exchange at the same calls: each exchange says after how many calls the next one comes.
     Fast loops talk about every `EXCHANGE_SECONDS`; loops slower than that talk at every call.

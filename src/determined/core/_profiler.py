@@ -1,4 +1,4 @@
-"""System samples (CPU, memory, disk, network, GPU) from a background thread. Costs nothing while it is off."""
+"""ProfilerContext: samples CPU, memory, disk, network and GPU in a background thread. Costs nothing while it is off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Sample: TypeAlias = "dict[str, float | dict[str, float]]"
 
 
 class ProfilerContext:
-    """Samples of this machine, averaged and reported. Reached as `core_context.profiler`.
+    """Samples this machine, and reports averages. Reached as `core_context.profiler`.
 
     Example::
 
@@ -123,7 +123,7 @@ class _Collector:
 
 
 def average(samples: Iterable[Sample]) -> Sample:
-    """The mean of each value over the samples that have it, one level of nesting included."""
+    """Return the mean of each value over the samples that have it, one level of nesting included."""
     values: dict[str, list[Any]] = collections.defaultdict(list)
     for sample in samples:
         for name, value in sample.items():
@@ -147,13 +147,13 @@ def _sample_memory() -> Sample:
 
 
 class _Rates:
-    """What counters did per second since the last look."""
+    """Rates of counters per second since the last update."""
 
     def __init__(self) -> None:
         self._last: tuple[float, dict[str, float]] | None = None
 
     def update(self, counters: dict[str, float]) -> dict[str, float]:
-        """The rates; empty at the first look."""
+        """Return the rates; empty at the first update."""
         now = time.monotonic()
         last, self._last = self._last, (now, counters)
         if last is None or now <= last[0]:

@@ -1,4 +1,4 @@
-"""Operations of a search, for scripts that still iterate over them. There is exactly one, and its length is known."""
+"""SearcherContext: the one operation of a search, for scripts that still iterate over operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One checkpoint from many ranks: who uploads which file, and what is a conflict. Pure; `_checkpoint` does the work."""
+"""One checkpoint from many ranks: which rank uploads which file, and what conflicts. Pure; `_checkpoint` uploads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Conflicts: TypeAlias = "dict[str, list[int]]"
 
 @dataclasses.dataclass(frozen=True)
 class Offer:
-    """What one rank brings to a sharded checkpoint."""
+    """The files and the metadata that one rank adds to a sharded checkpoint."""
 
-    paths: list[str] | None  # None: this rank brings no directory
+    paths: list[str] | None  # None: this rank adds no directory
     directory: tuple[int, int, int] | None = None  # (machine, device, inode), if all of a directory is meant
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -44,7 +44,7 @@ class Shares:
 
 
 def share(offers: Sequence[Offer]) -> Shares:
-    """Who uploads what: a directory that several ranks of one machine offer whole belongs to the lowest of them."""
+    """Assign paths to ranks: a directory that several ranks of one machine offer whole is uploaded by the lowest."""
     seen: set[tuple[int, int, int]] = set()
     paths: list[set[str]] = []
     for offer in offers:
@@ -60,7 +60,7 @@ def share(offers: Sequence[Offer]) -> Shares:
 
 
 def merge_resources(offered: Sequence[Iterable[str]]) -> tuple[dict[str, list[int]], Conflicts]:
-    """All paths with the ranks that offered them, and those that more than one rank claims.
+    """Return all paths with the ranks that offered them, and those that conflict.
 
     A directory (a path that ends in "/") offered twice is no conflict; a file offered twice is, and so is a file that
     is a directory elsewhere.
@@ -79,7 +79,7 @@ def merge_resources(offered: Sequence[Iterable[str]]) -> tuple[dict[str, list[in
 
 
 def merge_metadata(offered: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], Conflicts]:
-    """The union of all ranks' metadata, dicts merged into each other; the lowest rank's value wins a disagreement."""
+    """Return the union of all ranks' metadata, dicts merged into each other; of conflicts the lowest rank's value."""
     merged: dict[str, Any] = {}
     owners: dict[str, list[int]] = {}
     conflicts: Conflicts = {}
@@ -114,7 +114,7 @@ def _merge_into(
 
 
 def describe(conflicts: Conflicts, is_chief: bool) -> str:
-    """One path per line, with its ranks; ranks other than the chief say it in one line, so that logs stay readable."""
+    """Return one path per line, with its ranks; on other ranks than the chief one line, so that logs stay readable."""
     if not is_chief:
         return f" {conflicts}"
     return "".join(f"\n    {path}: ranks {', '.join(map(str, ranks))}" for path, ranks in sorted(conflicts.items()))

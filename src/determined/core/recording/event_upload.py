@@ -1,4 +1,4 @@
-"""Copies event files to where they are kept while training goes on: those of a run, and of scripts that ask for it."""
+"""Uploads event files to the storage while training goes on: those of a run, and of scripts that ask for it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ logger = logging.getLogger("determined.tensorboard")
 
 Selector = Callable[[Path], bool]
 Mangler = Callable[[Path, int], PurePath]
-Ask = tuple[Selector, Mangler, int]
+Request = tuple[Selector, Mangler, int]
 
 PAUSE_SECONDS = 1.0
 SAY_SECONDS = 10.0
-_MOST_ASKS = 50
+_MOST_REQUESTS = 50
 
 
 def every_file(path: Path) -> bool:  # noqa: ARG001  what a selector gets
@@ -34,7 +34,7 @@ def every_file(path: Path) -> bool:  # noqa: ARG001  what a selector gets
 
 
 def all_but_events(path: Path) -> bool:
-    """Select profiles and the like: event files are the chief's to bring."""
+    """Select profiles and the like: the chief uploads event files."""
     return ".tfevents." not in path.name
 
 
@@ -45,12 +45,12 @@ def same_path(path: Path, _: int) -> Path:
 class EventUploads(abc.ABC):
     """Uploads files of one directory that changed since they were last uploaded.
 
-    Trouble with an upload is a warning, never an exception: the file is tried again with the next sync.
+    An upload that fails is a warning, never an exception: the file is tried again with the next sync.
 
     Args:
         base_path: The directory that event files are written to.
         async_upload: Upload in a thread of its own, between `start()` and `close()`.
-        sync_on_close: Make a last sync in `close()`. One that was asked for and put off is made in any case.
+        sync_on_close: Make a last sync in `close()`. One that was requested and postponed is made in any case.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class EventUploads(abc.ABC):
         self.base_path = Path(base_path)
         self._sync_on_close = sync_on_close
         self._uploaded: dict[tuple[Path, str], tuple[int, int]] = {}
-        self._troubled: set[Path] = set()  # said once, for a sync may come every second
+        self._failed: set[Path] = set()  # warned of once, for a sync may come every second
         self._last_sync: float | None = None
-        self._asks: list[Ask] = []  # not answered yet
-        self._usual: Ask = (every_file, same_path, 0)
+        self._requests: list[Request] = []  # not done yet
+        self._usual: Request = (every_file, same_path, 0)
         self._thread = threading.Thread(target=self._work, name="tensorboard", daemon=True) if async_upload else None
         self._change = threading.Condition()
         self._closing = False
@@ -86,11 +86,11 @@ class EventUploads(abc.ABC):
         """
         with self._change:
             self._usual = (selector, mangler, rank)
-            if self._usual not in self._asks:
-                self._asks = [*self._asks, self._usual][-_MOST_ASKS:]
+            if self._usual not in self._requests:
+                self._requests = [*self._requests, self._usual][-_MOST_REQUESTS:]
             self._change.notify()
         if not self._has_thread() and not self._seconds_to_wait():
-            self._answer()
+            self._upload_requested()
 
     def close(self) -> None:
         """Make the last sync, and wait until everything is uploaded."""
@@ -98,11 +98,11 @@ class EventUploads(abc.ABC):
             if self._closing:
                 return
             self._closing = True
-            if self._sync_on_close and self._usual not in self._asks:
-                self._asks.append(self._usual)
+            if self._sync_on_close and self._usual not in self._requests:
+                self._requests.append(self._usual)
             self._change.notify()
         if not self._has_thread():
-            self._answer()
+            self._upload_requested()
             return
         assert self._thread is not None
         while self._thread.is_alive():
@@ -121,22 +121,22 @@ class EventUploads(abc.ABC):
     def _work(self) -> None:
         while True:
             with self._change:
-                while not self._closing and (not self._asks or self._seconds_to_wait()):
-                    self._change.wait(self._seconds_to_wait() if self._asks else None)
+                while not self._closing and (not self._requests or self._seconds_to_wait()):
+                    self._change.wait(self._seconds_to_wait() if self._requests else None)
                 done = self._closing
-            self._answer()
+            self._upload_requested()
             if done:
                 return
 
-    def _answer(self) -> None:
+    def _upload_requested(self) -> None:
         with self._change:
-            asks, self._asks = self._asks, []
-            if asks:
+            requests, self._requests = self._requests, []
+            if requests:
                 self._last_sync = time.monotonic()
         with random_state_kept():
-            for ask in asks:
+            for request in requests:
                 for path in self._files():
-                    self._upload_changed(path, *ask)
+                    self._upload_changed(path, *request)
 
     def _files(self) -> Iterator[Path]:
         for directory, _, names in os.walk(self.base_path):
@@ -152,22 +152,22 @@ class EventUploads(abc.ABC):
             if self._uploaded.get((path, str(name))) != seen:
                 self.upload(path, name)
                 self._uploaded[path, str(name)] = seen
-                self._troubled.discard(path)
+                self._failed.discard(path)
         except FileNotFoundError:
             logger.debug("%s is gone before it was uploaded", path)
-        except Exception as error:  # noqa: BLE001  training goes on without its pictures
-            level = logging.DEBUG if path in self._troubled else logging.WARNING
-            self._troubled.add(path)
+        except Exception as error:  # noqa: BLE001  training goes on without
+            level = logging.DEBUG if path in self._failed else logging.WARNING
+            self._failed.add(path)
             logger.log(level, "TensorBoard file %s was not uploaded, and is tried again: %s", path, error)
 
 
 class RunUploads(EventUploads):
-    """Brings what one rank of a run writes to the storage of its checkpoints, where another machine can read it.
+    """Uploads the event files of one rank to the storage of its checkpoints, where another machine can read them.
 
     Args:
         storage: Where to.
         run: The name of the run.
-        base_path: The directory of this rank. Those of other ranks, if they lie in it, are theirs to bring.
+        base_path: The directory of this rank. Other ranks upload theirs, also those inside of it.
         rank: This rank.
     """
 

@@ -1,6 +1,6 @@
-"""Carries reports out in the background, in order: making one costs the training thread an append and nothing else.
+"""Shipper: sends reports to the link in the background, in order; a report costs the training thread one append.
 
-What the link cannot take now is kept and offered again; what it refuses for good is an error for whoever reports next.
+Reports that the link cannot take now are kept and sent again; what it refuses for good, the next report raises.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STUCK_SECONDS = 30.0
 SECURE_SECONDS = 5.0
 """How long a checkpoint waits for the store to have what came before it, where no file can be written."""
 BEAT_SECONDS = 30.0
-"""A run with nothing to report says this often that it is still there."""
+"""How often a run with nothing to report records that it is alive."""
 
 Follower = Callable[[Sequence[Report]], None]
 
@@ -41,19 +41,19 @@ class Shipper:
 
     The thread starts with the first report. Nothing ever blocks or breaks the caller: if the link is unavailable,
     reports are kept and retried, at most `KEPT_REPORTS` of them in memory. More than that, and what is left at the end,
-    the link may put aside in a file; if it cannot, they are lost, which is said in one line. If the link refuses a
+    the link may keep in a file; if it cannot, they are lost, with one warning. If the link refuses a
     report, that error is raised by every later `put()` and by `close()`.
 
     Args:
         link: Where reports go.
-        follower: Is shown every batch of reports too, in the same thread (TensorBoard files are written this way). Its
+        follower: Gets all reports too, in the same thread (TensorBoard files are written this way). Its
             errors are logged once and end it.
     """
 
     def __init__(self, link: Link | None = None, follower: Follower | None = None) -> None:
         self._link = link or NullLink()
         self._follower = follower
-        self._idle_by_design = type(self._link) is NullLink and follower is None
+        self._is_off = type(self._link) is NullLink and follower is None
         self._changed = threading.Condition()
         self._waiting: collections.deque[Report] = collections.deque()
         self._sending: list[Report] = []  # what the thread has taken and not yet delivered
@@ -63,7 +63,7 @@ class Shipper:
         self._copied = 0  # of those that were put, how many have been copied to the disk, or have arrived
         self._copies: collections.deque[int] = collections.deque()  # those on the disk, by the last report in each
         self._lost = 0
-        self._aside = 0  # at the end, in a file
+        self._kept = 0  # at the end, in a file
         self._unavailable: errors.LinkUnavailable | None = None
         self._refusal: Exception | None = None
         self._closing = False
@@ -73,8 +73,8 @@ class Shipper:
         self._thread: threading.Thread | None = None
 
     def put(self, report: Report) -> None:
-        """Take a report; it is delivered soon, after all earlier ones."""
-        if self._idle_by_design:
+        """Queue a report; it is delivered soon, after all earlier ones."""
+        if self._is_off:
             return
         with self._changed:
             if self._refusal is not None:
@@ -97,9 +97,9 @@ class Shipper:
         self._link.mark_pending(storage_id)
 
     def secure(self) -> None:
-        """Have every report on the disk that is still on its way: what is published next never outlives it.
+        """Copy every undelivered report to the disk: a checkpoint that survives a kill never lacks those before it.
 
-        It costs one small file, and never waits for the store, unless no file can be written.
+        It costs one small file, and waits for the store only if no file can be written.
         """
         with self._copying:
             with self._changed:
@@ -114,7 +114,7 @@ class Shipper:
             self.flush(SECURE_SECONDS)
 
     def _drop_copies(self) -> None:
-        """Remove the copies of what has arrived."""
+        """Remove the copies of delivered reports."""
         with self._copying:
             with self._changed:
                 arrived = self._put - len(self._sending) - len(self._waiting)
@@ -145,19 +145,19 @@ class Shipper:
             self._give_up_at = time.monotonic() + LAST_CHANCE_SECONDS
             self._changed.notify_all()
         self._join()
-        if self._aside:
+        if self._kept:
             logger.warning(
                 "%d reports could not be written to %s (%s). They are kept, and the next run delivers them.",
-                self._aside, self._link.place, self._unavailable,
+                self._kept, self._link.place, self._unavailable,
             )  # fmt: skip
         if self._lost:
             logger.warning("%d reports were lost: %s (%s).", self._lost, self._link.place, self._unavailable)
-        self._aside = self._lost = 0
+        self._kept = self._lost = 0
         if self._refusal is not None:
             raise self._refusal
 
     def _join(self) -> None:
-        """Wait for the thread, as long as it gets something done."""
+        """Wait for the thread, as long as it delivers something."""
         thread, self._thread = self._thread, None
         delivered, since = -1, time.monotonic()
         while thread is not None and thread.is_alive():
@@ -182,7 +182,7 @@ class Shipper:
             self._follow(reports)
             try:
                 self._deliver(reports)
-            except Exception as refusal:  # noqa: BLE001 - whatever it is, it belongs to whoever reports next
+            except Exception as refusal:  # noqa: BLE001 - the next report raises it
                 with self._changed:
                     self._refusal = refusal
                     self._sending = []
@@ -198,7 +198,7 @@ class Shipper:
             self._drop_copies()
 
     def _take(self) -> list[Report] | None:
-        """The next reports, all that there are; none if none came for long, and None when there will be no more."""
+        """Return all queued reports; none if none came for `BEAT_SECONDS`, and None when there will be no more."""
         with self._changed:
             while not self._waiting:
                 if self._closing:
@@ -225,7 +225,7 @@ class Shipper:
                 self._unavailable = unavailable
                 is_last = not self._wait_to_retry(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
                 is_full = len(self._waiting) > KEPT_REPORTS // 2
-                if (is_last or is_full) and self._set_aside(reports, is_last):
+                if (is_last or is_full) and self._keep_pending(reports, is_last):
                     return
                 attempt += 1
             else:
@@ -235,20 +235,20 @@ class Shipper:
                 return
 
     def _end_refused(self, refusal: Exception) -> None:
-        """Nothing more of this run is recorded, so it ends here for whoever looks at it, with the reason."""
+        """Record that the run ended, with the reason: nothing more of it will be recorded."""
         try:
             self._link.send([RunStateReport("ERROR", f"{type(refusal).__name__}: {refusal}")])
         except Exception as failed:  # noqa: BLE001 - the refusal itself says more
             logger.debug("That the run has ended is not recorded: %s", failed)
 
-    def _set_aside(self, reports: list[Report], is_last: bool) -> bool:
-        """Have the link keep everything that waits in a file; at the end, what it cannot keep is lost."""
+    def _keep_pending(self, reports: list[Report], is_last: bool) -> bool:
+        """Have the link keep all undelivered reports in a file; at the end, what it cannot keep is lost."""
         with self._changed:
             waiting = list(self._waiting)
             self._waiting.clear()
         is_kept = self._link.keep(reports + waiting)
         if is_kept:
-            self._aside += len(reports) + len(waiting) if is_last else 0
+            self._kept += len(reports) + len(waiting) if is_last else 0
         elif is_last:
             self._lost += len(reports) + len(waiting)
         else:
@@ -259,8 +259,8 @@ class Shipper:
     def _beat(self) -> None:
         try:
             self._link.beat()
-        except Exception as failed:  # noqa: BLE001 - a report that cannot be delivered says more
-            logger.debug("No sign of life to %s: %s", self._link.place, failed)
+        except Exception as failed:  # noqa: BLE001 - the next report that fails warns
+            logger.debug("That the run is alive is not recorded in %s: %s", self._link.place, failed)
 
     def _wait_to_retry(self, seconds: float) -> bool:
         """Pause between attempts; False when the run is closing and its last chance is over."""

@@ -1,4 +1,4 @@
-"""TensorBoard event files of a run: where they lie, and the scalars that reported metrics become."""
+"""TensorBoard event files of a run: their directory, and the scalars that reported metrics become."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def scalars(
 
 
 def validation_tag(name: str) -> str:
-    """The tag of a validation metric: it says `val_` exactly once."""
+    """Return the tag of a validation metric, with `val_` in it exactly once."""
     return f"Determined/{name}" if name.startswith(("val_", "validation_")) else f"Determined/val_{name}"
 
 
