@@ -1,1 +1,1 @@
-"""How the processes of one trial talk: meet, gather, broadcast, and find out who is alive."""
+"""How the processes of one trial exchange objects: register, gather, broadcast, and name who hangs or has ended."""

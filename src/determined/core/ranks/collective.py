@@ -38,12 +38,7 @@ CHIEF_FACTOR = 6
 
 
 class Channel:
-    """The collectives of one scope. Where they take a `limit`, it is in seconds and replaces the usual timeout.
-
-    Args:
-        participant: This rank.
-        scope: One of the scopes it belongs to.
-    """
+    """The collectives of one scope. Where they take a `limit`, it is in seconds and replaces the usual timeout."""
 
     def __init__(self, participant: Participant, scope: str) -> None:
         self.participant = participant

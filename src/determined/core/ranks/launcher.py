@@ -50,14 +50,7 @@ def agent_hosts_store() -> bool:
 
 
 def parse_tf_config(text: str) -> tuple[Ranks, str | None]:
-    """Return the numbers and the chief's address from TF_CONFIG; a single process if it names fewer than two workers.
-
-    Example::
-
-        config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
-        ranks, chief_ip = parse_tf_config(json.dumps(config))
-        assert (ranks.rank, ranks.size, chief_ip) == (1, 2, "a")
-    """
+    """Return the numbers and the chief's address from TF_CONFIG; a single process if it names less than two workers."""
     config = json.loads(text) if text.strip() else {}
     workers = config.get("cluster", {}).get("worker", [])
     if len(workers) < 2:

@@ -37,14 +37,7 @@ _inherited: list[object] = []  # contexts of a forked child's parent; torch woul
 
 
 class Participant:
-    """One rank in a session.
-
-    Args:
-        session: The session in which it has registered.
-        me: This rank.
-        timeout: Seconds to wait for another rank.
-        notice: Seconds after which a rank that keeps others waiting is named; 0 for never.
-    """
+    """This rank, `me`, in a session. It waits `timeout` seconds for others; after `notice` seconds it names them."""
 
     def __init__(self, session: Session, me: Member, timeout: float, notice: float) -> None:
         self.session = session

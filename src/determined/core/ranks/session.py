@@ -82,23 +82,14 @@ def slots(member: Member) -> list[tuple[str, int]]:
 
 @dataclass
 class Registration:
-    """How one rank enters a session.
+    """How one rank enters a session."""
 
-    Args:
-        connect: Connects to the store; called again if an earlier context's chief closes it meanwhile.
-        me: This rank.
-        secret: The secret of the job.
-        timeout: Seconds to wait for other ranks, for sentences.
-        deadline: When they are over.
-        notice: Seconds after which ranks that have not arrived are named in a warning; 0 for never.
-    """
-
-    connect: Callable[[], Connection]
+    connect: Callable[[], Connection]  # called again if an earlier context's chief closes its store meanwhile
     me: Member
     secret: bytes
-    timeout: float
-    deadline: float
-    notice: float
+    timeout: float  # seconds to wait for other ranks, for sentences
+    deadline: float  # when they are over
+    notice: float  # seconds after which ranks that have not arrived are named in a warning; 0 for never
 
     def run(self) -> Session:
         """Return the session once every rank has registered and the chief found no contradiction. Collective."""

@@ -51,10 +51,8 @@ NAMED = 3
 class Watch:
     """Watches the ranks of one session, from a thread.
 
-    Args:
-        participant: This rank.
-        notice: Seconds after which a rank that keeps others waiting is named, at the latest; 0 for never.
-        timeout: Seconds after which a store that does not answer is given up.
+    A rank that keeps others waiting is named within `notice` seconds (0 for never); a store that does not answer is
+    given up after `timeout` seconds.
     """
 
     def __init__(self, participant: Participant, notice: float, timeout: float) -> None:
