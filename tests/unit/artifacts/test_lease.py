@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -66,25 +63,6 @@ def test_reading_leaves_no_traces(tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     with storage.reading(ID):
         assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_reader_that_was_killed_holds_nothing(tmp_path: Path) -> None:
-    """The lock goes with the process, however it goes."""
-    storage = open_storage(tmp_path)
-    draft = storage.draft(ID)
-    draft.publish(draft.put_bytes("weights", b"w"))
-    program = (
-        "import sys, time; from determined.artifacts import open_storage\n"
-        "with open_storage(sys.argv[1]).reading(sys.argv[2]):\n"
-        "    print('reading', flush=True); time.sleep(600)\n"
-    )
-    reader = subprocess.Popen([sys.executable, "-c", program, str(tmp_path), ID], stdout=subprocess.PIPE, text=True)
-    assert reader.stdout is not None
-    with reader, reader.stdout:
-        assert reader.stdout.readline() == "reading\n"
-        assert not storage.delete_unread(ID)
-        reader.send_signal(signal.SIGKILL)
-    assert storage.delete_unread(ID)
 
 
 def test_a_note_that_is_old_does_not_count() -> None:
