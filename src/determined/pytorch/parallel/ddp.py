@@ -1,6 +1,6 @@
 """One model on several ranks: DDP with the options a trial asks for, and errors that say what to change in it.
 
-When gradients are added up and when optimizers step is not decided here but in `_gradients`.
+`gradients.py` decides when gradients are accumulated and when optimizers step.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from torch.nn.parallel import DistributedDataParallel
 
 from determined import errors
 
-# How torch begins when the backward pass before did not reach every parameter, and where it lists them.
-_UNFINISHED = "Expected to have finished reduction in the prior iteration"
+# How torch's error begins when the last backward pass did not reach every parameter, and where it lists them.
+_UNREDUCED = "Expected to have finished reduction in the prior iteration"
 _MISSED = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 _HALVES = (torch.float16, torch.bfloat16)
-_in_the_group: weakref.WeakSet[DistributedModel] = weakref.WeakSet()
+_distributed_models: weakref.WeakSet[DistributedModel] = weakref.WeakSet()
 
 
 class DistributedModel(DistributedDataParallel):
-    """DDP that answers for the attributes of the module inside, so that a trial need not know of it."""
+    """DDP that also has the attributes of the wrapped module, so that a trial can use it like the module."""
 
     compression: torch.dtype | None = None
-    """In what gradients travel, if not as they are. Set by `compress()`."""
+    """The type that gradients are exchanged in, if not their own. Set by `compress()`."""
     has_left = False
-    """Whether the process group is gone, so that this is no more than the module inside. Set by `leave()`."""
+    """Whether the process group is closed, so that only the wrapped module is called. Set by `leave()`."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -43,7 +43,7 @@ class DistributedModel(DistributedDataParallel):
             return getattr(super().__getattr__("module"), name)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """DDP's; but without gradients no rank needs another, so that one may look at more batches than the rest."""
+        """Call the module through DDP; without gradients no rank waits for another, so ranks may differ in batches."""
         if self.has_left:
             return self.module(*inputs, **kwargs)
         if torch.is_grad_enabled():
@@ -59,32 +59,31 @@ class DistributedModel(DistributedDataParallel):
             self.require_forward_param_sync = shares
 
     def leave(self) -> None:
-        """Let go of the process group, which could not end while a model that a script keeps holds on to it."""
+        """Drop the references to the process group, which cannot end while a model of the script has them."""
         self.has_left = True
         del self.reducer, self.logger, self.process_group
 
     def share_buffers(self) -> None:
-        """Give every rank the chief's buffers, as the next forward pass with gradients would. Collective."""
+        """Copy the chief's buffers to every rank, as the next forward pass with gradients would. Collective."""
         if self.broadcast_buffers:
             for name, buffer in self.module.named_buffers():
                 if name not in self.parameters_to_ignore:
                     dist.broadcast(buffer.detach(), src=0, group=self.process_group)
 
     def settle_buckets(self) -> None:
-        """Exchange gradients in the same portions from the first batch on. Collective.
+        """Use the same gradient buckets from the first batch on. Collective.
 
-        DDP puts them together anew after its first batch, in the order in which they came. From three ranks on, the
-        place in a portion decides in which order gloo adds up: a resumed run, whose first batch comes later, would
-        differ in the last bit. What it costs is that a large model's exchange begins when its backward pass ends.
+        DDP rebuilds them after its first batch, in the order in which gradients came. From three ranks on, the place
+        in a bucket decides in which order gloo adds: a resumed run, whose first batch is a later one, would differ in
+        the last bit. The price: the exchange of a large model begins when its backward pass ends.
         """
         self.reducer._push_all_rebuilt_params()
         self.reducer._rebuild_buckets()
 
     def check_exchanged(self) -> None:
-        """Refuse to go on if the last gradients did not reach every rank. Collective.
+        """Raise if the last gradients did not reach every rank. Collective.
 
-        DDP finds out in the next forward pass; but what is saved before that would be the parameters of one rank, and
-        not those of the others.
+        DDP finds out in the next forward pass only; a checkpoint before that would have parameters of one rank.
         """
         try:
             self.reducer._rebuild_buckets()  # what DDP begins a forward pass with
@@ -93,9 +92,9 @@ class DistributedModel(DistributedDataParallel):
             raise
 
     def _explain(self, failed: RuntimeError) -> None:
-        """Raise torch's complaint about parameters without a gradient in the words of a trial; others are left."""
+        """If torch complains of parameters without a gradient, raise an error that names them and what to change."""
         text = str(failed)
-        if _UNFINISHED not in text:
+        if _UNREDUCED not in text:
             return
         trained = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
         found = _MISSED.search(text)
@@ -109,7 +108,7 @@ class DistributedModel(DistributedDataParallel):
 
 
 def check_process_group(size: int) -> None:
-    """Refuse to train on several ranks that could not exchange gradients."""
+    """Raise if there is no process group to exchange gradients in."""
     if not (dist.is_available() and dist.is_initialized()):
         raise errors.InvalidExperimentException(
             f"There are {size} ranks but no torch process group, so each would train a model of its own. "
@@ -118,12 +117,12 @@ def check_process_group(size: int) -> None:
 
 
 def distribute(model: nn.Module, device: torch.device, **ddp_options: Any) -> nn.Module:
-    """The model, kept equal on all ranks: in DDP, or merely made equal now if it has nothing to train. Collective."""
+    """Return the model in DDP or, if it has nothing to train, made equal on all ranks now. Collective."""
     if any(parameter.requires_grad for parameter in model.parameters()):
         if device.type != "cpu":
             ddp_options.setdefault("device_ids", [device])
         distributed = DistributedModel(model, **ddp_options)
-        _in_the_group.add(distributed)
+        _distributed_models.add(distributed)
         if dist.get_world_size() > 2 and dist.get_backend() == "gloo":
             distributed.settle_buckets()
         return distributed
@@ -133,29 +132,29 @@ def distribute(model: nn.Module, device: torch.device, **ddp_options: Any) -> nn
 
 
 def leave_process_group() -> None:
-    """End the process group, and its threads with it. Models go on as plain ones.
+    """Close the process group and end its threads. Models work on as plain ones.
 
-    A thread of gloo lets go of its last tensors when it gets round to it. Had the interpreter ended by then, as after a
-    short script on a busy machine, torch would abort the process: a rank that has done all its work would look killed.
+    A gloo thread frees its last tensors some time later. If the interpreter has ended by then, as after a short script
+    on a busy machine, torch aborts the process, and a rank that has finished its work looks killed.
     """
-    group = dist.group.WORLD  # the last to refer to it is Python, which waits for the threads without holding them up
-    for model in list(_in_the_group):
+    group = dist.group.WORLD  # so that the last reference is ours, and Python waits for the threads without the GIL
+    for model in list(_distributed_models):
         model.leave()
-    _in_the_group.clear()
+    _distributed_models.clear()
     dist.destroy_process_group()
     del group
 
 
 def check_called(model: DistributedDataParallel, trained: Iterable[torch.Tensor]) -> None:
-    """Refuse gradients that came past the model, as ranks do not exchange those. Collective.
+    """Raise if gradients were computed without calling the model: DDP does not exchange those. Collective.
 
     Args:
-        model: Calling it is what makes DDP exchange gradients; a method of the module inside does not.
-        trained: What is about to be updated.
+        model: The model in DDP. Calling a method of the wrapped module exchanges nothing.
+        trained: The parameters that are about to be updated.
     """
     known = {id(parameter) for parameter in trained}
     own = [parameter for parameter in model.parameters() if id(parameter) in known]
-    if not own or getattr(model, "_lazy_init_ran", True):  # the mark that DDP's first call leaves
+    if not own or getattr(model, "_lazy_init_ran", True):  # set by DDP's first call
         return
     lowest = torch.stack([_total(parameter.grad, own[0].device) for parameter in own])
     highest = lowest.clone()
@@ -178,27 +177,27 @@ def _total(gradient: torch.Tensor | None, device: torch.device) -> torch.Tensor:
 
 
 def expect_gradients(model: DistributedDataParallel, loss: torch.Tensor) -> None:
-    """Have the next backward pass exchange gradients too, as each forward pass does for the first one after it.
+    """Make the next backward pass exchange gradients too; a forward pass does so for the first one after it only.
 
-    Without this a second pass over the same outputs would add gradients that stay on their rank. What was exchanged
-    before is the same on all ranks, so a mean leaves it as it is. A model that the pass does not reach just waits.
+    Otherwise a second backward pass over the same outputs would add gradients that stay on their rank. Those exchanged
+    before are the same on all ranks, so a mean does not change them. A model that the pass does not reach just waits.
     """
     if not model.require_backward_grad_sync or model.static_graph:
         return
     try:
         model.reducer._rebuild_buckets()  # what DDP begins a forward pass with
     except RuntimeError as failed:
-        if _UNFINISHED not in str(failed):
+        if _UNREDUCED not in str(failed):
             raise
         return  # this pass may reach what the one before did not, and so finish its exchange
     model.reducer.prepare_for_backward([loss] if model.find_unused_parameters else [])
 
 
 def mean_over_ranks(loss: Any) -> Any:
-    """The loss that belongs to exchanged gradients. Collective.
+    """Return the mean of the loss over ranks, which belongs to exchanged gradients. Collective.
 
-    LBFGS decides by it how often it asks again: of a loss of its own, each rank would make another decision, and wait
-    for the others in vain.
+    LBFGS decides by it how often to call the closure: with a loss of its own each rank would decide differently, and
+    wait for the others in vain.
     """
     if loss is None:
         return None
@@ -208,7 +207,7 @@ def mean_over_ranks(loss: Any) -> Any:
 
 
 def check_options(names: Iterable[str]) -> None:
-    """Refuse keywords that DDP does not know, also where there is one process and it will not be asked."""
+    """Raise for keywords that DDP does not have, also with one process, where DDP is not used."""
     known = set(inspect.signature(DistributedDataParallel).parameters) - {"module"}
     for name in names:
         if name not in known:
@@ -220,7 +219,7 @@ def check_options(names: Iterable[str]) -> None:
 
 
 def compression_type(wish: bool | torch.dtype | None) -> torch.dtype | None:
-    """What `fp16_compression` asks for: True is float16; None and False are nothing."""
+    """Return the type that `fp16_compression` asks for: True is float16; None and False are None."""
     if wish is None or wish is False:
         return None
     if wish is True:
@@ -231,7 +230,7 @@ def compression_type(wish: bool | torch.dtype | None) -> torch.dtype | None:
 
 
 def compress(model: DistributedDataParallel, dtype: torch.dtype) -> None:
-    """Have a model's gradients travel in half the size. Collective."""
+    """Exchange a model's gradients in this type. Collective."""
     known = getattr(model, "compression", None)
     if known is dtype:  # another optimizer of the same model has asked for it
         return
@@ -240,14 +239,14 @@ def compress(model: DistributedDataParallel, dtype: torch.dtype) -> None:
             f"Two optimizers of one {type(model.module).__name__} ask for gradients in {known} and in {dtype}, and "
             "they travel together. Pass the same fp16_compression to both wrap_optimizer()."
         )
-    _try_out(model, dtype)
+    _check_backend_adds(model, dtype)
     model.register_comm_hook(model.process_group, _exchange_in(dtype))
     if isinstance(model, DistributedModel):
         model.compression = dtype
 
 
-def _try_out(model: DistributedDataParallel, dtype: torch.dtype) -> None:
-    """Whether this backend, in this build of torch, can add such numbers; better now than in the first batch."""
+def _check_backend_adds(model: DistributedDataParallel, dtype: torch.dtype) -> None:
+    """Raise if the backend cannot add numbers of this type: better now than in the first batch."""
     device = next(model.module.parameters()).device
     try:
         dist.all_reduce(torch.zeros(1, dtype=dtype, device=device), group=model.process_group)
@@ -262,8 +261,8 @@ def _try_out(model: DistributedDataParallel, dtype: torch.dtype) -> None:
 
 
 def _exchange_in(dtype: torch.dtype) -> Callable[..., Any]:
-    # torch has hooks for this, but refuses bfloat16 wherever there is no NCCL; and they make the mean after the
-    # conversion, where it may not fit any more. DDP looks at annotations, and wants none or its own.
+    # torch has hooks for this, but they refuse bfloat16 without NCCL, and divide after the conversion, when the sum may
+    # have overflowed. DDP checks annotations, and accepts none or its own.
     def exchange(group, bucket):  # type: ignore[no-untyped-def]
         gradients = bucket.buffer()
         half = gradients.div_(group.size()).to(dtype)

@@ -1,4 +1,4 @@
-"""How gradients travel: from the loss to the parameters, over ranks and batches, through clipping to the optimizer."""
+"""Gradients: backward passes, accumulation over batches, exchange over ranks, clipping and optimizer steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Closure = Callable[[], Any]
 
 @dataclasses.dataclass
 class _Registered:
-    """A wrapped optimizer, and what was found out about it when it was wrapped."""
+    """A wrapped optimizer with its options."""
 
     optimizer: Any
     averages: bool
@@ -56,7 +56,7 @@ class Gradients:
         self._sparing: list[DistributedDataParallel] = []  # those that can keep gradients to themselves
 
     def add_model(self, model: nn.Module) -> None:
-        """Take note of a model that may exchange gradients."""
+        """Register a model that may exchange gradients."""
         if isinstance(model, DistributedDataParallel):
             self._distributed.append(model)
             if not getattr(model, "static_graph", False):
@@ -71,12 +71,12 @@ class Gradients:
                 self._compress(entry)
 
     def add_optimizer(self, optimizer: Any, averages: bool, compression: torch.dtype | None = None) -> None:
-        """Take note of an optimizer that will step.
+        """Register an optimizer.
 
         Args:
             optimizer: The optimizer.
             averages: Divide by the aggregation frequency, rather than sum.
-            compression: In what its gradients travel between ranks.
+            compression: The type in which ranks exchange its gradients.
         """
         clears_plainly = isinstance(optimizer, Optimizer) and (
             type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)
@@ -94,7 +94,7 @@ class Gradients:
         return self.aggregation_frequency > 1 and bool(self._sparing)
 
     def accumulating(self) -> _Accumulating:
-        """Keeps gradients on their ranks; for forward and backward, as DDP decides in the forward pass."""
+        """Return a context without exchange of gradients, for forward and backward: DDP decides in the forward pass."""
         return _Accumulating(self._sparing)
 
     def backward(
@@ -183,7 +183,7 @@ class Gradients:
         return True
 
     def _check_first(self, entry: _Registered, closure: Closure | None = None) -> None:
-        """Before an optimizer's first step: have its gradients come from models that exchange them? Collective."""
+        """Before its first step, check that an optimizer has gradients of models that exchange them. Collective."""
         entry.has_stepped = True
         parameters = [parameter for group in entry.optimizer.param_groups for parameter in group["params"]]
         self._has_gradients |= closure is not None or any(parameter.grad is not None for parameter in parameters)
@@ -197,15 +197,15 @@ class Gradients:
         return [] if self._has_gradients else ["context.backward(loss)"]
 
     def update_scaler(self) -> None:
-        """Let the context's own scaler learn from the steps of this batch; without a step it has nothing to learn."""
+        """Update the context's own scaler, if it has stepped in this batch."""
         if self.scaler is not None and self.scaler_has_stepped:
             self.scaler_has_stepped = False
             self.scaler.update()
 
-    # Gradients that wait for the rest of their group are state. They belong to this rank: save them for each.
+    # Gradients that wait for the rest of their group are state of this rank.
 
     def state_dict(self) -> dict[str, Any]:
-        """Gradients that wait for an update, by optimizer and parameter, on this rank; empty if none do."""
+        """Return gradients that wait for an update, by optimizer and parameter, on this rank; empty without any."""
         waiting = [[parameter.grad for parameter in parameters] for parameters in self._parameters()]
         if all(gradient is None for gradients in waiting for gradient in gradients):
             return {}
@@ -233,13 +233,13 @@ class Gradients:
         ]
 
     def check_exchanged(self) -> None:
-        """Refuse to go on if gradients of the last batch did not reach every rank. Collective."""
+        """Raise if gradients of the last batch did not reach every rank. Collective."""
         for model in self._distributed:
             if isinstance(model, DistributedModel):
                 model.check_exchanged()
 
     def _compress(self, entry: _Registered) -> None:
-        """Have the gradients of this optimizer travel as it asks for, with those of models that it trains a part of."""
+        """Compress the exchange of every model that this optimizer trains a part of, if it asks for that."""
         if entry.compression is None:
             return
         trained = {id(parameter) for group in entry.optimizer.param_groups for parameter in group["params"]}
@@ -249,7 +249,7 @@ class Gradients:
 
 
 class _Accumulating:
-    """`no_sync()` of several models. It can be entered again and again, so that a batch costs two flags."""
+    """`no_sync()` of several models. It can be entered many times, so that a batch costs two flags."""
 
     def __init__(self, models: Sequence[DistributedDataParallel]) -> None:
         self._models = models
@@ -264,7 +264,7 @@ class _Accumulating:
 
 
 def average_waiting(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The waiting gradients that each rank continues with when their number has changed: the mean of all ranks'."""
+    """Return the mean of all ranks' waiting gradients, with which each rank of another number of ranks continues."""
     filled = [state["optimizers"] for state in states if state]
     if not filled:
         return {}

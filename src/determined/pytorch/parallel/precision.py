@@ -1,4 +1,4 @@
-"""Mixed precision: the autocast around a model's forward pass, and the scaler that keeps small gradients alive."""
+"""Mixed precision: the autocast around a model's forward pass, and the gradient scaler."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 class Precision:
-    """What one trial computes in, and its gradient scaler: of its own, of `use_amp()`, or of `configure_apex_amp()`.
+    """The autocast type of one trial, and its gradient scaler: its own, or of `use_amp()` or `configure_apex_amp()`.
 
     Args:
-        gradients: Learns of a scaler that it has to use.
+        gradients: Gets a scaler that it has to use.
     """
 
     def __init__(self, gradients: Gradients) -> None:
@@ -94,14 +94,14 @@ class Precision:
         self._scale()
 
     def check_before_apex(self, call: str) -> None:
-        """Refuse a call that comes too late for `configure_apex_amp()`."""
+        """Raise for a call that has to come before `configure_apex_amp()`."""
         if self._is_apex:
             raise errors.InvalidExperimentException(
                 f"{call}() comes before configure_apex_amp(), which has to see all models and optimizers."
             )
 
     def autocast(self, model: Module, device: torch.device) -> Module:
-        """The same model, whose forward pass now runs in what this trial computes in."""
+        """Make the model's forward pass run in this trial's autocast type, and return it."""
         chosen = self._dtype if self.is_automatic or self._is_apex else autocast_dtype(device, None)
         return autocast_forward(model, device, chosen)
 
@@ -111,7 +111,7 @@ class Precision:
 
 
 def autocast_dtype(device: torch.device, dtype: torch.dtype | None) -> torch.dtype | None:
-    """What to compute in: the wish, else float16 on a GPU, else None: on a CPU full precision is faster."""
+    """Return `dtype` if given, else float16 on a GPU, else None: on a CPU full precision is faster."""
     if dtype is not None:
         if dtype not in (*_HALF, torch.float32):
             raise ValueError(f"dtype={dtype} is not for mixed precision. Use torch.bfloat16 or torch.float16.")
@@ -120,14 +120,14 @@ def autocast_dtype(device: torch.device, dtype: torch.dtype | None) -> torch.dty
 
 
 def new_scaler(device: torch.device, dtype: torch.dtype | None, **options: Any) -> torch.amp.GradScaler:
-    """A scaler for gradients of this type: only float16 needs one, for others it is disabled and does nothing."""
+    """Return a scaler, which is disabled for other types than float16, as only that needs one."""
     return torch.amp.GradScaler(device.type, enabled=dtype is torch.float16, **options)
 
 
 def autocast_forward(model: Module, device: torch.device, dtype: torch.dtype | None) -> Module:
-    """The same model, whose forward pass now runs in `dtype` and returns float32. None computes as before.
+    """Make the model's forward pass run in `dtype` and return float32, and return it. None computes as before.
 
-    It stays the object that it was: its class, attributes, parameters, hooks and state are untouched, so it can be
+    It stays the same object: its class, attributes, parameters, hooks and state are untouched, so it can be
     wrapped, compiled, copied and saved like any other.
     """
     model.forward = _AutocastForward(model.forward, device.type, dtype)

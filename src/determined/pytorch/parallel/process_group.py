@@ -1,4 +1,4 @@
-"""The process group in which ranks exchange gradients: joined once all ranks are there, and left without a riddle."""
+"""The process group in which ranks exchange gradients: how it is opened and closed, and errors that name ranks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from determined.core.ranks import connection, launcher
 from determined.pytorch.parallel.ddp import leave_process_group
 
 ABSENCE_SECONDS = 3.0
-# How torch's backends say that another rank is no longer there; their errors have no type of their own.
+# Words in backend errors that mean that another rank has left; these errors have no type of their own.
 _BROKEN = ("gloo", "nccl", "connection closed", "connection reset", "connection refused", "broken pipe", "socket")
 _LATE = ("timed out", "timeout")
 
 
 @contextlib.contextmanager
 def process_group(ranks: core.DistributedContext) -> Iterator[None]:
-    """Inside, these ranks have a process group: the one the script has made, or one for the length of the block."""
+    """Use the process group that the script has made, or open one for the length of the block."""
     if ranks.size == 1:
         yield
         return
@@ -38,15 +38,13 @@ def process_group(ranks: core.DistributedContext) -> Iterator[None]:
     with named_ranks(ranks):
         _join(ranks)
     lines = connection.open_sockets() - before
-    if (
-        getattr(hook, "__name__", "") == "_distributed_excepthook"
-    ):  # torch's, which writes [rank0] before tracebacks: once is enough
+    if getattr(hook, "__name__", "") == "_distributed_excepthook":  # torch's, installed before: once is enough
         sys.excepthook = hook
     try:
         yield
     except BaseException:
-        # Who waits for this rank in an exchange of tensors learns that it will not come. gloo itself keeps its
-        # connections as long as anything refers to a model, as the traceback of an error does.
+        # Tell ranks that wait for this one in an exchange of tensors. gloo keeps its connections open as long as
+        # anything refers to a model, as the traceback of an error does.
         connection.shut(lines)
         raise
     finally:
@@ -56,7 +54,7 @@ def process_group(ranks: core.DistributedContext) -> Iterator[None]:
 
 @contextlib.contextmanager
 def named_ranks(ranks: core.DistributedContext) -> Iterator[None]:
-    """An error of torch that says no more than "connection closed" says whose it was; others are told of any error."""
+    """Name the absent rank in torch errors such as "connection closed", and tell other ranks of any error."""
     try:
         yield
     except BaseException as failed:
@@ -89,7 +87,7 @@ def named_ranks(ranks: core.DistributedContext) -> Iterator[None]:
 
 
 def _check(ranks: core.DistributedContext) -> None:
-    """Whether the script's own process group is that of these ranks."""
+    """Raise if the script's own process group has other ranks."""
     rank, size = dist.get_rank(), dist.get_world_size()
     if (rank, size) != (ranks.rank, ranks.size):
         raise RuntimeError(
@@ -100,9 +98,9 @@ def _check(ranks: core.DistributedContext) -> None:
 
 
 def _join(ranks: core.DistributedContext) -> None:
-    """Make the process group. All ranks are known to be there, so this does not wait for one that never comes."""
+    """Open the process group. All ranks have connected before, so this does not wait for one that never comes."""
     timeout = timedelta(seconds=launcher.timeout_seconds())
-    # Each group has a name of its own: a second init() must not find what the first has left in the launcher's store.
+    # Each group has its own prefix: a second init() must not find keys of the first in the launcher's store.
     name = ranks.broadcast(uuid.uuid4().hex)
     if launcher.has_master():
         if ranks.rank == 0 and not launcher.agent_hosts_store():  # torch would listen on every interface; it takes ours
@@ -122,7 +120,7 @@ def _join(ranks: core.DistributedContext) -> None:
 
 
 def _own_store(ranks: core.DistributedContext, timeout: timedelta) -> Any:
-    """A store that the chief hosts at a free port, for ranks that no launcher has told where to meet."""
+    """Return a store that the chief hosts at a free port, for ranks without MASTER_ADDR and MASTER_PORT."""
     store: Any = None
     place: tuple[str, int] | None = None
     if ranks.rank == 0:

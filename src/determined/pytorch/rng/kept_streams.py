@@ -1,8 +1,8 @@
-"""The random streams of this process, kept and put back cheaply enough to do so for every batch.
+"""Copies of this process's random states, cheap enough to be made before every batch.
 
-A copy of numpy's stream costs 30 microseconds and one of python's 8. Whether they have moved since the last copy shows
-in two words of each, which costs a tenth of one; so a trial that draws from torch alone pays about 1 microsecond per
-batch. One whose last window drew nothing pays nothing per batch: its streams are kept once per window.
+A copy of numpy's state takes 30 microseconds and one of python's 8. Comparing four words of each with the last copy
+tells whether anything was drawn, in a tenth of a microsecond; so a trial that draws from torch alone pays about 1
+microsecond per batch. A trial whose last window drew nothing pays nothing per batch: one copy per window is enough.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from numpy.random import mtrand
 from determined.pytorch.rng import seeds
 
 T = TypeVar("T")
-_Words = Any  # two words of a stream's memory, as a ctypes array
+_Words = Any  # four words of a generator's memory, as a ctypes array
 
 
 class KeptStreams:
-    """Where the streams of `random`, `numpy` and `torch` stand, to go back to.
+    """A copy of the states of `random`, `numpy` and `torch`, to go back to.
 
     Args:
         device: The kind of accelerator whose stream is kept too.
@@ -38,9 +38,9 @@ class KeptStreams:
 
     def __init__(self, device: str | None = None) -> None:
         self.batch_idx: int | None = None
-        """The batch that they were kept before, for those who keep them per batch."""
+        """The batch before which the copy was made, if there is one."""
         self.have_moved = True
-        """Whether the last window drew anything; then they are to be kept before each batch of the next."""
+        """Whether the last window drew anything; then call `keep()` before each batch of the next."""
         self._device = device
         self._random: Any = random.getstate.__self__  # type: ignore[attr-defined]  # a method of the hidden instance
         self._python = random.getstate()
@@ -51,20 +51,20 @@ class KeptStreams:
         self._watch_numpy()
         self._torch = torch.default_generator.get_state()
         self._on_device = self._device_state()
-        self._at_window = self.stood()
+        self._at_window = self.copies()
 
     def begin_window(self, batch_idx: int) -> None:
-        """Note where they stand before the first batch of a window."""
+        """Copy the states before the first batch of a window."""
         self.keep(batch_idx)
-        self._at_window = self.stood()
+        self._at_window = self.copies()
 
     def end_window(self) -> None:
-        """Find out whether the window drew anything. From now on there is no batch to go back to."""
+        """Set `have_moved`. From now on there is no batch to go back to."""
         self.keep(None)
-        self.have_moved = self._device is not None or _differ(self._at_window, self.stood())
+        self.have_moved = self._device is not None or _differ(self._at_window, self.copies())
 
     def keep(self, batch_idx: int | None = None) -> None:
-        """Note where the streams stand now. Draws nothing."""
+        """Copy the states. Draws nothing."""
         self.batch_idx = batch_idx
         words = self._python_words
         if words is None or words[:] != self._python_mark or self._random.gauss_next != self._python[2]:
@@ -72,19 +72,19 @@ class KeptStreams:
         words = self._numpy_words
         if mtrand.get_bit_generator() is not self._bits:
             self._watch_numpy()
-        # A normal number that waits is used up without a trace in the words.
+        # Drawing the second of a pair of normal numbers, which numpy stores, does not change the words.
         elif words is None or words[:] != self._numpy_mark or self._numpy[3]:
             self._numpy, self._numpy_mark = np.random.get_state(), _read(words)
         self._torch = torch.default_generator.get_state()
         if self._device is not None:
             self._on_device = self._device_state()
 
-    def stood(self) -> tuple[Any, Any, torch.Tensor]:
-        """What was kept. It does not change when more is drawn."""
+    def copies(self) -> tuple[Any, Any, torch.Tensor]:
+        """Return the copies. They do not change when more is drawn."""
         return self._python, self._numpy, self._torch
 
     def put_back(self) -> None:
-        """Go back to where they stood at the last `keep()`."""
+        """Restore the states of the last `keep()`."""
         words = self._python_words
         if words is None or words[:] != self._python_mark or self._random.gauss_next != self._python[2]:
             random.setstate(self._python)
@@ -109,9 +109,9 @@ class KeptStreams:
 
 
 class OwnStreams:
-    """Random streams that begin as a function of `key`, and go on from one block that runs on them to the next.
+    """Random streams seeded from `key`, which replace those of the process inside a `with` block.
 
-    Outside of the blocks, the process has its own. A change of both ways costs about 10 microseconds.
+    The next block goes on where the last one ended. Entering and leaving takes about 10 microseconds.
 
     Example::
 
@@ -123,10 +123,10 @@ class OwnStreams:
     def __init__(self, *key: int | str) -> None:
         self._outer = KeptStreams()
         self._become(lambda: seeds.seed_streams(*key))
-        self._before = self._own.stood()
+        self._before = self._own.copies()
 
     def _become(self, put: Callable[[], None]) -> None:
-        """Begin with what `put` puts into the streams of the process."""
+        """Take over the states that `put` sets in the process."""
         self._outer.keep()
         mtrand.set_bit_generator(np.random.MT19937(0))  # changing a reference is cheaper than copying a state
         put()
@@ -135,7 +135,7 @@ class OwnStreams:
 
     def __enter__(self) -> None:
         self._outer.keep()
-        self._before = self._own.stood()
+        self._before = self._own.copies()
         self._own.put_back()
 
     def __exit__(self, *_: object) -> None:
@@ -144,26 +144,26 @@ class OwnStreams:
 
     def have_moved(self) -> bool:
         """Whether the last block drew anything."""
-        return _differ(self._before, self._own.stood())
+        return _differ(self._before, self._own.copies())
 
     def step_back(self) -> None:
-        """Go back to where the last block began."""
+        """Restore the states with which the last block began."""
         self._become(lambda: _set(*self._before))
 
     def state_dict(self) -> dict[str, Any]:
-        """Where they stand, in tensors and plain values."""
-        python, (name, words, *rest), tensor = self._own.stood()
+        """Return the states, in tensors and plain values."""
+        python, (name, words, *rest), tensor = self._own.copies()
         return {"random": python, "numpy": (name, torch.from_numpy(words.copy()), *rest), "torch": tensor}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict()` was taken."""
+        """Restore the states of `state_dict()`."""
         (version, internal, gauss), (name, words, *rest) = state["random"], state["numpy"]
         numpy = (name, np.asarray(words, dtype=np.uint32), *rest)
         self._become(lambda: _set((version, tuple(internal), gauss), numpy, state["torch"]))
 
 
 def isolated_iterator(source: Iterable[T], own: OwnStreams) -> Iterator[T]:
-    """Iterate over `source` on streams of its own; between items the process has its own back."""
+    """Iterate over `source` with the streams `own`; between items the process has its own."""
     with own:
         iterator = iter(source)
     while True:
@@ -176,7 +176,7 @@ def isolated_iterator(source: Iterable[T], own: OwnStreams) -> Iterator[T]:
 
 
 def _differ(before: tuple[Any, Any, torch.Tensor], after: tuple[Any, Any, torch.Tensor]) -> bool:
-    """Whether something was drawn between two answers of `stood()`."""
+    """Whether something was drawn between two copies."""
     return (
         after[0] is not before[0]
         or (after[1] is not before[1] and str(after[1]) != str(before[1]))
@@ -199,10 +199,10 @@ def _read(words: _Words | None) -> list[int]:
 
 
 def _first(internal: Any) -> list[int]:
-    """What python's generator has in memory: the position, then the words."""
+    """Return what python's generator has first in memory: the position, then three words."""
     return [internal[-1], *internal[:3]]
 
 
 def _checked(words: _Words, expected: list[int]) -> _Words | None:
-    """None if memory is laid out in another way here; then every copy is made."""
+    """Return the words; None if memory is laid out differently here, and every copy has to be made."""
     return words if words[:] == [int(word) for word in expected] else None

@@ -1,6 +1,6 @@
-"""Random streams as functions of a key: the numbers that belong to a batch, without touching the process's own streams.
+"""Seeds derived from a key, so that random numbers of a batch do not depend on what was drawn before.
 
-A key is a few words and numbers, such as ("batch", seed, epoch, position). Nothing here remembers anything.
+A key is a few words and numbers, such as ("batch", seed, epoch, position). Nothing here has state.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import torch
 
 
 def digest(*key: int | str, size: int = 32) -> bytes:
-    """`size` bytes (at most 64) that depend on all of `key` and on nothing else, on any machine and release."""
+    """Return `size` bytes (at most 64) that depend on `key` alone, on any machine and in any release."""
     return hashlib.blake2b("/".join(map(str, key)).encode(), digest_size=size).digest()
 
 
 def derive_seed(*key: int | str) -> int:
-    """A seed below 2**63 for `key`."""
+    """Return a seed below 2**63 for `key`."""
     return int.from_bytes(digest(*key, size=8), "little") >> 1
 
 

@@ -17,14 +17,14 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class RngState:
-    """All random streams of this process, as something to save and load.
+    """The states of all random streams of this process, to save and load.
 
     The keys are those that checkpoints have always had. numpy's words are a tensor, which `np.random.set_state` takes
     as well.
     """
 
     def state_dict(self) -> dict[str, Any]:
-        """Where every stream stands. Draws nothing."""
+        """Return the state of every stream. Draws nothing."""
         name, words, *rest = np.random.get_state()
         state: dict[str, Any] = {
             "cpu_rng_state": torch.get_rng_state(),
@@ -36,7 +36,7 @@ class RngState:
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Put every stream where it was. A stream that was not saved, or that is not here, is said and left alone."""
+        """Restore every stream. Warn of one that was not saved or does not exist here, and leave it as it is."""
         name, words, *rest = state_dict["np_rng_state"]
         np.random.set_state((name, np.asarray(words, dtype=np.uint32), *rest))
         version, internal, gauss = state_dict["random_rng_state"]
@@ -48,12 +48,12 @@ class RngState:
         elif device is not None:
             logger.warning("The checkpoint has no random state for a %s device; its stream goes on as it is.", device)
         elif saved is not None:
-            logger.warning("The checkpoint has the random state of an accelerator, and there is none here: left out.")
+            logger.warning("The checkpoint has the random state of an accelerator, and there is none here: ignored.")
 
 
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
-    """Whatever is drawn inside, the streams go on afterwards as if nothing had been."""
+    """Restore all streams after the block, whatever it draws."""
     state = RngState()
     before = state.state_dict()
     try:
@@ -63,14 +63,14 @@ def preserved() -> Iterator[None]:
 
 
 def derive(seed: int, batches_trained: int, rank: int) -> None:
-    """Begin streams that depend on these three alone: what a rank does that was not there when the state was saved."""
+    """Seed the streams from these three alone, for a rank that has no saved state."""
     seeds.seed_streams("resume", seed, batches_trained, rank)
     if (device := device_kind()) is not None:
         torch.get_device_module(device).manual_seed(seeds.derive_seed("resume", "device", seed, batches_trained, rank))
 
 
 def device_kind() -> str | None:
-    """The kind of accelerator this process trains on, if it has one."""
+    """Return the kind of accelerator that this process trains on; None without one."""
     if not torch.accelerator.is_available():
         return None
     found = torch.accelerator.current_accelerator()
