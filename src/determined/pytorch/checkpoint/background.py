@@ -1,4 +1,4 @@
-"""Saving beside training: a copy of the state in memory, and a thread that writes it. One at a time."""
+"""Save in the background: copy the state in memory, and write it in a thread. One at a time."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Store = Callable[[], AbstractContextManager[tuple[Path, str]]]
 
 
 class Snapshot:
-    """Copies of a state, each into the memory of the one before, so that only the first has to ask for memory.
+    """Copies a state, each time into the memory of the copy before, so that only the first allocates memory.
 
-    Tensors that share memory share it in the copy too. The copy is good until the next one is made.
+    Tensors that share memory share it in the copy too. A copy is valid until the next one is made.
     """
 
     def __init__(self) -> None:
         self._free: defaultdict[tuple[int, bool], list[torch.Tensor]] = defaultdict(list)
 
     def copy(self, state: Any) -> Any:
-        """`state` with all tensors copied to the CPU. Returns when the copy is whole."""
+        """Return `state` with all tensors copied to the CPU. Returns when the copy is complete."""
         copying = _Copying(self._free)
         copied = copying.value(state)
         for device in copying.devices:
@@ -93,10 +93,10 @@ def _is_ordinary(tensor: torch.Tensor) -> bool:
 
 
 class BackgroundSave:
-    """One checkpoint on its way to storage.
+    """One checkpoint that is being written.
 
-    The directory is written, and later stored, in threads; between the two, if there are hooks that want to see the
-    directory, they run in the thread that asks `poll()` or `wait()`, which is the one that trains.
+    The directory is written, and later stored, in threads. In between, hooks for the directory run in the thread that
+    calls `poll()` or `wait()`, which is the one that trains.
 
     Args:
         store: Opens the directory, as `checkpoint.store_path(metadata)` does; stores it on leaving.
@@ -117,13 +117,13 @@ class BackgroundSave:
         self._thread = self._start(self._first)
 
     def poll(self) -> str | None:
-        """The id, once it is stored; None before. Raises what went wrong."""
+        """Return the id once it is stored, None before. Raises its error."""
         if not self._thread.is_alive():
             self._go_on()
         return self._result() if not self._thread.is_alive() else None
 
     def wait(self) -> str:
-        """The id, when it is stored. Raises what went wrong."""
+        """Wait until it is stored, and return the id. Raises its error."""
         self._thread.join()
         self._go_on()
         self._thread.join()
@@ -132,7 +132,7 @@ class BackgroundSave:
         return found
 
     def _go_on(self) -> None:
-        """Do what comes after the files are written, if that is now."""
+        """Run the hooks and start to store the directory, if the files are written."""
         if self._failed is not None or self._is_stored or self._hooks is None:
             return
         hooks, self._hooks = self._hooks, None

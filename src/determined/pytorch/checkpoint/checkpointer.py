@@ -55,10 +55,10 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Loaded:
-    """What loading a checkpoint came to."""
+    """The result of loading a checkpoint."""
 
     continues: bool
-    """The counters and the data go on where they were; otherwise only what was learned is taken over."""
+    """Training goes on from the saved counters and data; otherwise only weights and states are taken over."""
 
 
 class Checkpointer:
@@ -170,7 +170,7 @@ class Checkpointer:
         return {BESIDE: {**known, "metadata.json": metadata_digest(self._core.checkpoint._checked(metadata))}}
 
     def _save_shards(self, metadata: dict[str, Any], fill: Callable[[Path, Mapping[str, SharedFile]], None]) -> str:
-        """Every rank writes into a directory of its own, the chief what there is for all, too. Collective."""
+        """Have every rank write into a directory of its own, and the chief write the common files too. Collective."""
         is_chief = self._distributed.rank == 0
         store = self._core.checkpoint.store_path(metadata if is_chief else None, shard=True)
         with self._streams_kept(), store as (path, storage_id):
@@ -182,10 +182,10 @@ class Checkpointer:
         return storage_id
 
     def save_async(self, metadata_extra: Mapping[str, Any] | None = None) -> None:
-        """Copy the state, and write the checkpoint beside training. Collective.
+        """Copy the state, and write the checkpoint in the background. Collective.
 
-        `poll()` or `wait()` tell its id, run the write-end hooks, and raise what went wrong. One that is still being
-        written is waited for, so ask `wait()` before if its id matters.
+        `poll()` and `wait()` return its id, run the write-end hooks, and raise its errors. An earlier one that is still
+        being written is waited for first; call `wait()` before if its id matters.
         """
         if self._has("on_checkpoint_write_shard"):  # ranks have to meet for it, which a thread beside training cannot
             self._stored_sharded = self.save(metadata_extra)
@@ -214,9 +214,9 @@ class Checkpointer:
         self._is_saving = True
 
     def poll(self) -> str | None:
-        """The id of the checkpoint that `save_async()` began, if it was stored meanwhile. Collective.
+        """Return the id of the checkpoint that `save_async()` began, once it is stored. Collective.
 
-        Returns it once; None if there is none, or not yet. Raises, on every rank, what went wrong.
+        Returns it once; None if there is none, or not yet. Raises its error on every rank.
         """
         return self._finish(lambda saving: saving.poll())
 
@@ -225,7 +225,7 @@ class Checkpointer:
         return self._finish(lambda saving: saving.wait())
 
     def abandon(self) -> None:
-        """After an error elsewhere: let what is being written come to its end, without talking to other ranks."""
+        """Wait for the background save after an error elsewhere, without a call to other ranks."""
         saving, self._background, self._is_saving = self._background, None, False
         if saving is not None:
             try:
@@ -233,7 +233,7 @@ class Checkpointer:
             except Exception:
                 logger.warning("The checkpoint that was being written in the background is lost.", exc_info=True)
 
-    def _finish(self, ask: Any) -> str | None:
+    def _finish(self, ask: Callable[[BackgroundSave], str | None]) -> str | None:
         if not self._is_saving:
             stored, self._stored_sharded = self._stored_sharded, None
             return stored
@@ -241,8 +241,7 @@ class Checkpointer:
         def result() -> str | None:
             assert self._background is not None, "the chief began it"
             with self._streams_kept():
-                found: str | None = ask(self._background)
-            return found
+                return ask(self._background)
 
         try:
             storage_id = self._distributed.run_on_chief(result)
@@ -254,7 +253,7 @@ class Checkpointer:
         return storage_id
 
     def _gather(self) -> list[dict[str, Any]]:
-        """Every rank's own state; on ranks other than the chief, nothing. Collective."""
+        """Return the states of all ranks on the chief, and nothing on the others. Collective."""
         mine: dict[str, Any] = {}
         failed: Exception | None = None
         try:
@@ -268,7 +267,7 @@ class Checkpointer:
         return [_unpacked(packed) for packed in self._distributed.gather(_packed(mine)) or []]
 
     def _assemble(self, ranks: list[dict[str, Any]]) -> dict[str, Any]:
-        """What `state_dict.pth` holds: gathered, shown to the callbacks, and made of tensors and plain values only."""
+        """Return the content of `state_dict.pth`, after callbacks have seen it, as tensors and plain values."""
         checkpoint = self._state.state_dict(ranks)
         checkpoint["progress"] = self._progress.state_dict()
         checkpoint["trial_seed"] = self._facts.seed
@@ -295,7 +294,7 @@ class Checkpointer:
 
     @contextlib.contextmanager
     def _streams_kept(self) -> Iterator[None]:
-        """Whatever hooks draw: a run that saves goes on like one that does not."""
+        """Keep the random streams as they are, whatever hooks draw inside the block."""
         streams = self._rng.state_dict()
         try:
             yield
@@ -379,7 +378,7 @@ class Checkpointer:
 
 
 def _packed(state: dict[str, Any]) -> bytes:
-    """For another rank: pickle alone cannot carry every tensor."""
+    """Return a state as bytes for another rank; pickle alone cannot carry every tensor."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     return buffer.getvalue()

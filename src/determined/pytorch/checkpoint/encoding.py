@@ -34,7 +34,7 @@ _FACTORIES: dict[str, Callable[[], Any] | None] = {
 
 
 def to_plain(value: Any, where: str, *, keeps_code: bool = False) -> Any:
-    """`value` made of tensors and plain values only. Tensors are not copied.
+    """Return `value` as tensors and plain values. Tensors are not copied.
 
     Args:
         value: What a `state_dict()` returned.
@@ -49,7 +49,7 @@ def to_plain(value: Any, where: str, *, keeps_code: bool = False) -> Any:
 
 
 def from_plain(value: Any, where: str, *, live: Any = None) -> Any:
-    """What `to_plain` was given.
+    """Return the value that `to_plain` was given.
 
     Args:
         value: What `to_plain` returned, read from a file.
@@ -76,7 +76,7 @@ def _below(value: Any, where: str, key: Any, live: Any) -> Any:
 
 
 def _refill(like: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
-    """A dict of the same type; what torch hangs on a model's state (`_metadata`) stays."""
+    """Return a dict of the same type with these items; attributes of a model's state (`_metadata`) stay."""
     if type(like) is dict:
         return items
     filled = type(like)(items)
@@ -91,7 +91,7 @@ class _Encoder:
 
     def encode(self, value: Any, where: str, depth: int) -> Any:
         kind = type(value)
-        if (kind in _AS_THEY_ARE and not _is_unspeakable(value)) or isinstance(value, torch.Tensor):
+        if (kind in _AS_THEY_ARE and not _is_unreadable(value)) or isinstance(value, torch.Tensor):
             return value
         if depth > _DEEPEST:
             raise TypeError(f"{where} is nested more than {_DEEPEST} levels deep, or contains itself. Save it flatter.")
@@ -164,31 +164,31 @@ class _Encoder:
         return None
 
 
-def _is_unspeakable(value: Any) -> bool:
-    """Whether torch writes this value in words that it does not read: a number of 256 bytes, or no bytes at all."""
+def _is_unreadable(value: Any) -> bool:
+    """Return whether torch writes this value in a form that it cannot read: a number of 256 bytes, or empty bytes."""
     return (type(value) is int and value.bit_length() > _MOST_BITS) or (type(value) is bytes and not value)
 
 
 def _holds_small_numbers(value: list[Any] | tuple[Any, ...]) -> bool:
-    """Whether it holds nothing but numbers that need no look each: random streams have hundreds of them."""
+    """Return whether it holds only numbers that need no encoding: random streams have hundreds of them."""
     kinds = set(map(type, value))
     return kinds == {float} or (kinds == {int} and max(max(value), -min(value)).bit_length() <= _MOST_BITS)
 
 
 def _is_plain_key(key: Any) -> bool:
-    return (type(key) in _AS_THEY_ARE and not _is_unspeakable(key)) or (
+    return (type(key) in _AS_THEY_ARE and not _is_unreadable(key)) or (
         type(key) is tuple and all(map(_is_plain_key, key))
     )
 
 
 def _has_simple_zone(value: Any) -> bool:
-    """Whether its text says everything: a named zone would come back as a mere offset."""
+    """Return whether its text is complete: a named zone would come back as a mere offset."""
     zone = getattr(value, "tzinfo", None)
     return zone is None or type(zone) is datetime.timezone
 
 
 def _array(value: np.ndarray[Any, Any], where: str) -> Any:
-    """As a tensor if torch has the type, else as the bytes of an .npy file."""
+    """Return an array as a tensor if torch has the type, else as the bytes of an .npy file."""
     if value.dtype.hasobject:
         raise TypeError(f"{where} is a numpy array of objects, which a checkpoint cannot hold. Save a list instead.")
     if value.dtype.isnative:
@@ -252,7 +252,7 @@ _DECODERS: dict[str, Callable[[dict[Any, Any], str], Any]] = {
 
 
 def _enum(path: str, where: str) -> type[enum.Enum]:
-    """The class, if the program has it: a file does not get to import anything."""
+    """Return the class if the program has imported it: a file cannot cause an import."""
     module, _, name = path.partition(":")
     found: Any = sys.modules.get(module)
     for part in name.split("."):

@@ -149,7 +149,7 @@ def _load_kwargs(named: dict[str, Any] | None, rest: dict[str, Any]) -> dict[str
 
 
 def _description(home: Path) -> dict[str, Any]:
-    """What the checkpoint says about its trial, with `is_old` if only the download step of 0.12 to 0.17 wrote it."""
+    """Return the description of the trial, with `is_old` if the download step of 0.12 to 0.17 wrote it."""
     for name in ("load_data.json", "metadata.json"):
         saved = documents.read(home / name)
         if saved is None:
@@ -167,7 +167,7 @@ def _description(home: Path) -> dict[str, Any]:
 
 
 def _add_from_caller(home: Path, saved: dict[str, Any], given: Mapping[str, Mapping[str, Any] | None]) -> None:
-    """Put what the caller passes over what was saved, and say which secrets nobody has passed."""
+    """Overwrite saved values with those of the caller, and warn about secrets that are missing."""
     for key, values in given.items():
         if values is not None:
             saved[key] = _merged(saved.get(key) or {}, values)
@@ -195,7 +195,7 @@ def _merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _spec(saved: Mapping[str, Any]) -> tuple[str, str]:
-    """Module and class, as the checkpoint names them."""
+    """Return module and class, as the checkpoint names them."""
     spec = saved.get("trial_cls_spec") or (saved.get("experiment_config") or {}).get("entrypoint") or ""
     module, _, name = str(spec).partition(":")
     if saved.get("trial_in_main"):
@@ -253,7 +253,7 @@ def _imported(home: Path, saved: Mapping[str, Any], stack: contextlib.ExitStack)
 
 
 def _main(code: Path, recorded: str | None, name: str, stack: contextlib.ExitStack) -> Any:
-    """The script that was run: the one that runs now if it is the same, else the copy, imported as a module."""
+    """Return the script as a module: the one that runs now if it is the same, else the copy, imported."""
     script = saved_script.find_script(code, recorded, name)
     running = sys.modules["__main__"]
     if script is None:

@@ -20,14 +20,14 @@ class ModelMismatch(errors.InvalidCheckpointException, RuntimeError):
 
 
 def plain_model(model: nn.Module) -> nn.Module:
-    """The user's own module, out of all wrappers."""
+    """Return the user's own module, without wrappers."""
     while (inner := _inner_name(model)) is not None:
         model = getattr(model, inner)
     return model
 
 
 def model_state_dict(model: nn.Module) -> dict[str, Any]:
-    """The model's state under plain names, whatever DDP or torch.compile was put around it or its parts."""
+    """Return the model's state under the names it has without wrappers of DDP or torch.compile."""
     plain = plain_model(model)
     layers = list(_layers(plain))
     return {_plain_name(name, layers): value for name, value in plain.state_dict().items()}
@@ -60,7 +60,7 @@ def _inner_name(module: nn.Module) -> str | None:
 
 
 def _layers(model: nn.Module) -> Iterator[str]:
-    """Prefixes that a wrapper somewhere inside the model adds, for example `encoder._orig_mod.`"""
+    """Yield the prefixes that wrappers inside the model add, for example `encoder._orig_mod.`"""
     for name, module in model.named_modules(remove_duplicate=False):
         if (inner := _inner_name(module)) is not None:
             yield f"{name}.{inner}." if name else f"{inner}."
@@ -76,7 +76,7 @@ def _plain_name(name: str, layers: list[str]) -> str:
 
 
 def _match(state: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The saved state under this model's plain names, as far as wrappers of the saved model explain a difference."""
+    """Return the saved state under this model's plain names, without prefixes that wrappers had added."""
     named = {str(name): value for name, value in state.items()}
     if named.keys() == own.keys():
         return named
@@ -116,7 +116,7 @@ def _has_shape(value: Any) -> bool:
 
 
 def _judges_itself(model: nn.Module) -> bool:
-    """Whether the user's own code decides what may be loaded: older names, extra entries."""
+    """Return whether the user's own code decides what may be loaded: older names, extra entries."""
     return type(model).load_state_dict is not nn.Module.load_state_dict or any(
         module._load_state_dict_pre_hooks or module._load_state_dict_post_hooks for module in model.modules()
     )

@@ -36,15 +36,15 @@ _SINGLE = {  # until 0.12.11 there was one of each
 
 
 class UnreadableCheckpoint(errors.InvalidCheckpointException, errors.CheckpointDamaged):
-    """Files that are no trial's: another file, or damaged beyond telling."""
+    """A file is not one of a trial's checkpoint, or is damaged."""
 
 
 class StateFileMissing(UnreadableCheckpoint, FileNotFoundError):
-    """A directory without any of the files that hold a trial's state."""
+    """A directory has none of the files that hold a trial's state."""
 
 
 def find_state_file(directory: Path) -> Path:
-    """The file with the state, by its name of any release."""
+    """Return the file with the state, by its name in any release."""
     for name in STATE_FILES:
         if os.path.lexists(directory / name):
             return directory / name
@@ -128,7 +128,7 @@ def _read_counters(data: bytes, path: str) -> dict[str, int]:
 
 
 class _Bag:
-    """Stands for an object of a class that this package once had; only its values count."""
+    """Stands for an object of a class that earlier releases had; only its values are used."""
 
 
 class _CounterUnpickler(pickle._Unpickler):  # Python's own: C's would set memory aside for whatever place a memo names
@@ -145,7 +145,7 @@ class _CounterUnpickler(pickle._Unpickler):  # Python's own: C's would set memor
 
 
 def refusal(name: str) -> errors.InvalidCheckpointException:
-    """The sentence for a file that wants something run."""
+    """Return the error for a file that names something it may not."""
     return errors.InvalidCheckpointException(
         f"The file asks for {name}, which is not on the list of what a checkpoint may hold, so nothing of it was run "
         "or loaded."
@@ -165,7 +165,7 @@ def read_old(path: Path, load_options: Mapping[str, Any]) -> Any:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch tells of old pickle protocols
+            warnings.simplefilter("ignore")  # torch warns about old pickle protocols
             with torch.serialization.safe_globals(_allowed()):
                 loaded = torch.load(path, **{**load_options, "weights_only": True})
         return _settled(loaded, 0)
@@ -242,7 +242,7 @@ class _Lookup(NamedTuple):
 
 
 def _static_method(owner: Any, name: Any) -> dict[str, str]:
-    """torch pickled OneCycleLR's own functions by a look-up; whoever loads the state has them."""
+    """Stand for a function of OneCycleLR, which torch pickled by its name; the scheduler that is restored has it."""
     if isinstance(owner, _Lookup) and name in ("_annealing_cos", "_annealing_linear"):
         return {TYPE: "code", "name": f"{owner.owner}.{name}"}
     raise refusal(f"builtins.getattr of {str(name)[:60]!r}")
@@ -257,14 +257,14 @@ def _no_bytes() -> bytes:
 
 
 def _defaultdict(*args: Any) -> dict[Any, Any]:
-    """An ordinary dict: torch would fill no other, and whoever loads it has the default."""
+    """Return an ordinary dict: torch fills no other, and the object that is restored has the default."""
     if len(args) > 1 or (args and args[0] not in (list, dict, int, float, str, set, None)):
         raise refusal("collections.defaultdict with a function of its own")
     return {}
 
 
 def _allowed() -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
-    """Everything that a file may name, beside tensors and what torch itself allows, and what it gets."""
+    """Return everything that a file may name, beside tensors and what torch allows, and what stands for it."""
     allowed: list[tuple[Any, str]] = [
         (_Array, "numpy.ndarray"),
         (_Dtype, "numpy.dtype"),
@@ -285,7 +285,7 @@ def _allowed() -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
 
 
 def _settled(value: Any, depth: int) -> Any:
-    """`value` with real arrays in the place of those that were being built."""
+    """Return `value` with real arrays in place of stand-ins."""
     if depth > 100:
         raise refusal("values nested more than 100 levels deep")
     if isinstance(value, _Array):

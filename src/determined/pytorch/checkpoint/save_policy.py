@@ -67,7 +67,7 @@ class Best:
 
 
 def searcher_value(metric: str, metrics: Mapping[str, Any]) -> float:
-    """The searcher metric as a number.
+    """Return the searcher metric as a number.
 
     Raises:
         RuntimeError: It is missing, or is not one number.
@@ -85,7 +85,7 @@ def searcher_value(metric: str, metrics: Mapping[str, Any]) -> float:
 
 
 def value_or_none(metric: str | None, metrics: Mapping[str, Any]) -> float | None:
-    """The searcher metric if it is known and one number."""
+    """Return the searcher metric; None if it is unknown or not one number."""
     if metric is None or metric not in metrics:
         return None
     try:
@@ -95,7 +95,7 @@ def value_or_none(metric: str | None, metrics: Mapping[str, Any]) -> float | Non
 
 
 def warn_of_missing(metric: str, metrics: Mapping[str, Any]) -> None:
-    """Say which metrics a validation returned instead of the one that decides which is best."""
+    """Warn that a validation did not return the searcher metric."""
     try:
         searcher_value(metric, metrics)
     except RuntimeError as missing:
@@ -110,7 +110,7 @@ def choose(
     is_chief: bool = True,
     is_managed: bool = True,
 ) -> Always | Never | Best:
-    """The policy by its name.
+    """Return the policy with this name.
 
     Args:
         policy: "best", "all" or "none".
@@ -139,7 +139,7 @@ def choose(
 def retention(
     keep_best: int | None, keep_latest: int | None, searcher: Mapping[str, Any], *, is_managed: bool
 ) -> dict[str, int] | None:
-    """Return how many checkpoints to keep, in the words of `checkpoint_storage`; None: all, or as the config says.
+    """Return how many checkpoints to keep, with the keys of `checkpoint_storage`; None for all, or as the config says.
 
     Raises:
         ValueError: A number that cannot be, or the best ones are to be kept and no metric says which they are.

@@ -37,7 +37,7 @@ class _Record(NamedTuple):
 
 
 class _Wrong(ValueError):
-    """What is wrong, as the end of a sentence."""
+    """The archive is damaged. The message is the end of a sentence that begins with "it"."""
 
 
 def check_archive(path: Path, *, contents: bool) -> None:
@@ -73,7 +73,7 @@ def _is_archive(file: BinaryIO, size: int) -> bool:
 
 
 def _directory(file: BinaryIO, size: int) -> tuple[list[_Record], int]:
-    """The records in their order, and where the last one ends. All from the end of the file, which is small."""
+    """Return the records in their order, and where the last one ends; reads the end of the file only."""
     if size < _END.size:
         raise _Wrong(f"has {size} bytes and no end")
     end = _END.unpack(_at(file, size - _END.size, _END.size))
@@ -123,7 +123,7 @@ def _records(listed: bytes, count: int) -> list[_Record]:
 
 
 def _large(extra: bytes, *values: int) -> list[int]:
-    """The values, with those of 64 bits taken from the field that is there for them."""
+    """Return the values, with those of 64 bits taken from the extra field."""
     wide = [value for value in values if value == _FULL]
     if not wide and not extra:
         return list(values)
@@ -134,7 +134,7 @@ def _large(extra: bytes, *values: int) -> list[int]:
 
 
 def _check_contents(file: BinaryIO, records: list[_Record], end: int) -> None:
-    """Read all from front to back: each record begins where the one before it ends, and is what the directory says."""
+    """Read all records in order: each has to begin where the one before it ends, and to match the directory."""
     has_checksums = any(record.crc for record in records)  # torch can be told to leave them out
     place = 0
     for record, following in zip(records, [*(other.start for other in records[1:]), end], strict=True):
@@ -156,7 +156,7 @@ def _check_contents(file: BinaryIO, records: list[_Record], end: int) -> None:
 
 
 def _check_header(file: BinaryIO, record: _Record) -> int:
-    """Where the content begins, if what lies before it agrees with the directory."""
+    """Return where the content begins, if its header matches the directory."""
     one = _LOCAL.unpack(_at(file, record.start, _LOCAL.size))
     name, extra = file.read(one[9]), file.read(one[10])
     sizes = (0, 0, 0) if record.twice[1] & _STREAMED else (record.crc, record.size, record.size)

@@ -78,7 +78,7 @@ class CodeCopy:
         """The script that was run, by its path in the copy; None if there is none, or it is left out."""
 
     def read(self) -> dict[str, SharedFile]:
-        """Content and mode of every file, by its path. Files are read on the first call; later ones add new modules."""
+        """Return content and mode of every file, by its path. Files are read once; later calls add new modules."""
         is_first = self._count < 0
         if len(self._modules) != self._count:
             self._count = len(self._modules)
@@ -124,7 +124,7 @@ class CodeCopy:
             self._take(tree, self._path_of(name, file, tree), file)
 
     def _path_of(self, name: str, file: Path, tree: _Tree) -> str:
-        """Where a module lies in the copy: where importing it by its name finds it, if that is how it was imported."""
+        """Return a module's path in the copy: where an import by its name finds it, if it was imported so."""
         named = name.split(".") if file.stem == "__init__" else name.split(".")[:-1]
         is_by_name = file.stem == "__init__" or file.name.partition(".")[0] == name.rpartition(".")[2]
         tail = (*named, file.name)
@@ -135,7 +135,7 @@ class CodeCopy:
         return tree.path_of(file)
 
     def _take(self, tree: _Tree, path: str, place: Path) -> bool:
-        """Read one file into the copy, and say whether it is there."""
+        """Read one file into the copy; return whether it was added."""
         if path in self._files:
             return False
         try:
@@ -172,7 +172,7 @@ class _Tree:
         self._environments: dict[Path, bool] = {}
 
     def holds(self, place: Path) -> bool:
-        """Whether a path, as it was written, is the directory or in it, and not part of a Python environment in it."""
+        """Return whether a path is the directory or in it, and not in a Python environment in it."""
         if not f"{place}{os.sep}".startswith(self._starts):
             return False
         inner = [self.root / parent for parent in Path(self.path_of(place)).parents]
@@ -216,7 +216,7 @@ class _Tree:
                 yield path, place
 
     def _walk(self) -> Iterator[tuple[str, Path]]:
-        """All files, those near the top first: if there are too many, the code is there and the data is not."""
+        """Yield all files, those near the top first: if there are too many, code is preferred to data."""
         waiting = deque([(self.root, "")])
         while waiting:
             directory, prefix = waiting.popleft()
@@ -240,7 +240,7 @@ class _Tree:
 
 
 def _roots(modules: Mapping[str, ModuleType]) -> list[Path]:
-    """The script's directory, and the current one; neither if somebody has deleted the latter."""
+    """Return the script's directory and the current one; neither if the latter was deleted."""
     places = []
     script = _file_of(modules.get("__main__"))
     if script is not None and script.is_file():
@@ -265,7 +265,7 @@ def _file_of(module: ModuleType | None) -> Path | None:
 
 @functools.cache
 def _installed() -> tuple[str, ...]:
-    """Where Python and packages are installed."""
+    """Return the directories where Python and packages are installed."""
     paths = sysconfig.get_paths()
     places = {paths[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
     return tuple(place.rstrip(os.sep) + os.sep for place in (*places, str(Path(determined.__file__).parent)))

@@ -50,7 +50,7 @@ class Ignored:
         self._own: dict[str, IgnoreRules] = {}
 
     def match(self, path: str) -> bool:
-        """Whether to leave out the file at `path`, which is relative to the root and uses slashes."""
+        """Return whether to leave out the file at `path`, which is relative to the root and uses slashes."""
         return any(self._is_named(part) for part in (*parents(path), path))
 
     def _is_named(self, path: str) -> bool:
@@ -72,7 +72,7 @@ class IgnoreRules:
         self._rules = [rule for rule in map(_rule, lines) if rule is not None]
 
     def match(self, path: str, is_directory: bool, *, otherwise: bool = False) -> bool:
-        """What the patterns say about `path`, which is relative and uses slashes; `otherwise` if they say nothing."""
+        """Return whether the patterns match `path`, relative and with slashes; `otherwise` if none applies."""
         decided = otherwise
         for pattern, is_negated, only_directories in self._rules:
             if (is_directory or not only_directories) and pattern.fullmatch(path):
@@ -80,12 +80,13 @@ class IgnoreRules:
         return decided
 
     def match_with_parents(self, path: str) -> bool:
-        """Whether the last pattern that matches a file, or a directory above it, says yes."""
+        """Return whether the last pattern that matches a file, or a directory above it, is not negated."""
         places = [(part.removesuffix("/"), part.endswith("/")) for part in (*parents(path), path)]
         decided = False
         for pattern, is_negated, only_directories in self._rules:
-            if any((is_dir or not only_directories) and pattern.fullmatch(place) for place, is_dir in places):
-                decided = not is_negated
+            for place, is_directory in places:
+                if (is_directory or not only_directories) and pattern.fullmatch(place):
+                    decided = not is_negated
         return decided
 
 
@@ -95,17 +96,17 @@ def _ours(*lines: str) -> IgnoreRules:
 
 
 def is_clutter(directory: str) -> bool:
-    """Whether a directory is of a kind that never holds code, such as a cache."""
+    """Return whether a directory is of a kind that never holds code, such as a cache."""
     return _ours(*ALWAYS_IGNORED).match(directory, is_directory=True)
 
 
 def has_secret_name(path: str) -> bool:
-    """Whether a file is called like a key or a password store, or lies where such files lie."""
+    """Return whether a file has the name of a key or a password store, or is in a directory for such files."""
     return _ours(*SECRET_NAMES).match_with_parents(path.lower())
 
 
 def has_secret(content: bytes) -> bool:
-    """Whether a file holds a private key, or a token of a well-known shape, or what `DET_REDACT` adds to those."""
+    """Return whether a file holds a private key, a token of a known form, or a pattern of `DET_REDACT`."""
     return holds_key(content.decode("utf-8", "replace"))
 
 

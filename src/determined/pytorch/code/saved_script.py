@@ -21,7 +21,7 @@ class ScriptTrains(Exception):
 
 
 def find_script(code: Path, recorded: str | None, class_name: str) -> Path | None:
-    """The script that was run: the recorded one, else the only file beside it that defines the class."""
+    """Return the script that was run: the recorded one, else the only file that defines the class."""
     if recorded is not None:
         path = code / recorded
         return path if path.is_file() and path.resolve().is_relative_to(code.resolve()) else None
@@ -31,7 +31,7 @@ def find_script(code: Path, recorded: str | None, class_name: str) -> Path | Non
 
 
 def is_running(script: Path) -> bool:
-    """Whether the program that runs now is this script, word for word."""
+    """Return whether the program that runs now is this script, with the same content."""
     own = getattr(sys.modules["__main__"], "__file__", None)
     try:
         return own is not None and Path(own).read_bytes() == script.read_bytes()
@@ -62,7 +62,7 @@ def import_script(code: Path, script: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def _importing(script: Path) -> Iterator[None]:
-    """What a script finds while it is imported: no arguments, and an `init()` that refuses."""
+    """Import without arguments, and with an `init()` that raises."""
     global _is_importing
     arguments, sys.argv, _is_importing = sys.argv, [str(script)], True
     try:
@@ -111,7 +111,7 @@ def _is_main_test(test: ast.expr) -> bool:
 
 
 def _training_call(node: ast.AST, functions: dict[str, ast.AST], seen: set[str]) -> str | None:
-    """What `node` calls that trains, directly or through functions of the script; by the name in the script."""
+    """Return the name of the call in `node` that trains, directly or through functions of the script."""
     for call in (found for found in ast.walk(node) if isinstance(found, ast.Call)):
         name = ast.unparse(call.func)
         if f".{name}".endswith(tuple(f".{start}" for start in _STARTS_TRAINING)):
