@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import traceback
 from pathlib import Path
@@ -265,6 +266,18 @@ class TestWithoutUpdates:
         names = depths[0]
         inside = names[names.index("fit") + 1 : names.index("train_batch")]
         assert inside == ["train", "train_window"]
+
+    @pytest.mark.parametrize("module", ["_loop", "_fit", "_trainer", "_validate"])
+    def test_the_loop_uses_public_methods_only(self, module: str) -> None:
+        """Private stays private: what the loop needs of a context, a checkpointer or a service is a public method."""
+        tree = ast.parse((Path(pytorch.__file__).parent / f"{module}.py").read_text())
+        private = [
+            ast.unparse(node)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
+            if ast.unparse(node.value) not in ("self", "TrainUnit")  # the latter keeps names of older releases
+        ]
+        assert not private
 
 
 class OpenTrial(OneWeightTrial):
