@@ -66,7 +66,7 @@ FILES = ("experiments.csv", "trials.csv", "workloads.csv")
 def show(found: Sequence[Experiment], *, with_metrics: bool, form: str, outdir: str | None) -> None:
     """Show experiments as three tables, as one JSON document, or write three files."""
     trials = [trial for experiment in found for trial in experiment.list_trials()]
-    steps = [(trial, step) for trial in trials for step in workloads(trial)]
+    steps = [step for trial in trials for step in workloads(trial)]
     tables = [_experiments(found), _trials(trials), _workloads(steps, with_metrics=with_metrics)]
     if outdir:
         write_files(tables, Path(outdir))
@@ -80,7 +80,7 @@ def show(found: Sequence[Experiment], *, with_metrics: bool, form: str, outdir: 
 
 
 def write_files(tables: Sequence[Table], directory: Path) -> None:
-    """Each table as a CSV file."""
+    """Write each table as a CSV file."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, table in zip(FILES, tables, strict=True):
         (directory / name).write_text(table.to_csv(), encoding="utf-8")
@@ -106,28 +106,21 @@ def _trials(found: Sequence[Trial]) -> Table:
     return Table([Column(title, rank=RANKS.get(title, 0)) for title in TRIAL], rows, "Trials")
 
 
-def _workloads(steps: Sequence[tuple[Trial, Workload]], *, with_metrics: bool) -> Table:
+def _workloads(steps: Sequence[Workload], *, with_metrics: bool) -> Table:
     names = [
         (kind, name)
         for kind in ("training", "validation")
-        for name in sorted({name for _, step in steps for name in getattr(step, kind)})
+        for name in sorted({name for step in steps for name in getattr(step, kind)})
         if with_metrics
     ]
     columns = [*WORKLOAD, *(f"{kind.capitalize()} Metric: {name}" for kind, name in names)]
-    rows = [[*_step(step), *(getattr(step, kind).get(name) for kind, name in names)] for _, step in steps]
+    rows = [[*_step(step), *(getattr(step, kind).get(name) for kind, name in names)] for step in steps]
     ranks = {**RANKS, "State": 7}
     return Table([Column(title, rank=ranks.get(title, 0)) for title in columns], rows, "Workloads")
 
 
 def _step(step: Workload) -> list[Any]:
     checkpoint = step.checkpoint
-    return [
-        step.trial_id,
-        step.steps,
-        "COMPLETED",
-        step.report_time,
-        str(checkpoint.state) if checkpoint else None,
-        checkpoint.report_time if checkpoint else None,
-        "COMPLETED" if step.validation else None,
-        step.validation_time,
-    ]
+    saved = (str(checkpoint.state), checkpoint.report_time) if checkpoint else (None, None)
+    validated = "COMPLETED" if step.validation else None
+    return [step.trial_id, step.steps, "COMPLETED", step.report_time, *saved, validated, step.validation_time]

@@ -82,7 +82,7 @@ class Table:
         return "".join(_as_csv(self))
 
     def width(self) -> int:
-        """Columns of a terminal that it takes, if nothing is cut."""
+        """Return how many columns of a terminal it takes, if nothing is cut."""
         return _Grid(self.columns, list(self.rows)).total()
 
     def records(self) -> list[dict[str, Any]]:
@@ -139,17 +139,15 @@ class _Grid:
         self.texts = [[cell(value) for value in row] for row in rows]
         self.is_numeric = [_is_numeric(rows, i) for i in range(len(columns))]
         self.is_time = [any(type(row[i]) is datetime.datetime for row in rows) for i in range(len(columns))]
-        longest = [max(map(text_width, column), default=0) for column in zip(*self.texts, strict=True)] or [0] * len(
-            columns
-        )
-        self.widths = [max(longest[i], text_width(column.title)) for i, column in enumerate(columns)]
+        cells = zip(*(self.titles(), *self.texts), strict=True)
+        self.widths = [max(map(text_width, column)) for column in cells]
         self.left_out: list[str] = []
 
     def titles(self) -> list[str]:
         return [column.title for column in self.columns]
 
     def total(self) -> int:
-        """Columns of the terminal that a line takes."""
+        """Return how many columns of the terminal a line takes."""
         return sum(self.widths) + 3 * len(self.widths) - 1
 
     def leave_out_empty(self) -> None:
@@ -229,10 +227,7 @@ def _wrapped(
         wrapping.add_row(*map(Text.from_ansi, row))
     colours = terminal.has_colour()
     buffer = io.StringIO()
-    console = Console(
-        file=buffer, width=room, force_terminal=colours, color_system="standard" if colours else None, _environ={}
-    )
-    console.print(wrapping)
+    Console(file=buffer, width=room, force_terminal=colours, no_color=not colours).print(wrapping)
     yield from (line.rstrip() + "\n" for line in buffer.getvalue().splitlines())
 
 
