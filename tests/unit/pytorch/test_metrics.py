@@ -455,10 +455,10 @@ def test_a_device_without_float64_is_asked_every_256_batches_only():
 
     window = TrainingWindow(kept_batches=0)
     for i in range(300):
-        window.add({"x": torch.tensor(float(i)).as_subclass(Mps)})
-    assert copies == [256]
-    assert window.close().metrics == {"x": 149.5}
-    assert copies == [256, 44]
+        window.add({"x": torch.tensor(float(i)).as_subclass(Mps), "y": torch.tensor(0.1).as_subclass(Mps)})
+    assert copies == [256, 256]
+    assert window.close().metrics == {"x": 149.5, "y": pytest.approx(torch.tensor(0.1).item(), rel=1e-12, abs=0)}
+    assert copies == [256, 256, 44, 44]
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.bool, torch.uint64, torch.float8_e4m3fn])

@@ -156,6 +156,7 @@ def test_a_part_knows_what_a_rank_restores() -> None:
     state.track("free", RandomStreams(Cell(0)))
     same = state.for_rank(saved, Restoring(rank=1, size=2, continues=True, batches_trained=8, seed=7))
     assert (same["own"], same["data"], same["free"]) == ({"value": 2}, {"value": 4}, {"value": 5})
+    assert same["gradients"]["optimizers"][0][0].item() == 4.0, "this rank's own"
     fewer = state.for_rank(saved, Restoring(rank=0, size=1, continues=True, batches_trained=8, seed=7))
     assert (fewer["own"], fewer["data"]) == ({"value": 1}, {"value": 3}), "the chief's"
     assert fewer["gradients"]["optimizers"][0][0].item() == 3.0, "the mean of all ranks"
