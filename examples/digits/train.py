@@ -126,14 +126,18 @@ def main() -> None:
     if args.interrupt_after:
         interrupt(args.interrupt_after)
 
-    with pytorch.init(hparams={**HPARAMS, "lr": args.lr}, exp_conf=CONFIG, seed=args.seed) as context:
+    hparams, latest_checkpoint, seed = {**HPARAMS, "lr": args.lr}, args.latest_checkpoint, args.seed
+    if (info := determined.get_cluster_info()) is not None:  # a trial of an experiment is told these
+        hparams, latest_checkpoint, seed = info.trial.hparams, info.latest_checkpoint, None
+
+    with pytorch.init(hparams=hparams, exp_conf=CONFIG, seed=seed) as context:
         trial = DigitsTrial(context)
         trainer = pytorch.Trainer(trial, context)
         trainer.fit(
             max_length=pytorch.Epoch(args.epochs),
             validation_period=pytorch.Epoch(1),
             checkpoint_policy="best",
-            latest_checkpoint=args.latest_checkpoint,
+            latest_checkpoint=latest_checkpoint,
             test_mode=args.test,
         )
     print(f"accuracy {trial.score.accuracy:.2%}, at best {trial.score.best:.2%}")

@@ -159,6 +159,25 @@ def test_an_experiment_file_is_valid_and_can_be_previewed(path: Path, home: Path
     assert (path.parent / script[1]).is_file()
 
 
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("search/*.yaml")), ids=lambda path: path.stem)
+def test_an_experiment_file_of_each_search_is_valid_and_names_code_that_is_there(path: Path, home: Path) -> None:
+    """Style 12: the file is right, and what its entrypoint and its search name lies next to it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "determined.cli", "experiment", "validate", str(path)],
+        cwd=home.parent / "work",
+        env={**os.environ, "DET_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{path}: ok\n"), done.stderr
+    named = re.findall(r"^entrypoint: .*?(\w+\.py|\w+(?=:\w+$))|method: (\w+):", path.read_text(), re.MULTILINE)
+    assert named
+    assert all((path.parent / (f"{name.removesuffix('.py')}.py")).is_file() for pair in named for name in pair if name)
+    assert "warning" not in done.stderr or path.stem == "trial_class"
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/README.md")), ids=lambda path: path.parent.name)
 def test_a_readme_fits_a_glance_and_names_commands_that_are_there(path: Path) -> None:
     """Ten lines or so, and each command in it runs a script that exists."""
@@ -191,7 +210,7 @@ def test_the_docs_show_the_examples_code(tmp_path: Path) -> None:
         assert (not list(checker["problems"](page, tmp_path))) is is_same
 
 
-@pytest.mark.parametrize("name", ["augmentation", "core_api", "digits"])
+@pytest.mark.parametrize("name", ["augmentation", "core_api", "digits", "search"])
 def test_an_example_without_its_data_says_what_to_install(home: Path, name: str) -> None:
     """Without scikit-learn, which a plain install does not bring, an example ends with the line to type."""
     (home.parent / "work" / "sklearn.py").write_text("raise ImportError('not installed')\n")
