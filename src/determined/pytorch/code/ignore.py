@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from determined._redact.text import holds_key
+from determined._redact import holds_key
 from determined.artifacts.paths import parents
 
 logger = logging.getLogger("determined.pytorch")
