@@ -7,8 +7,9 @@ import datetime
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from determined import store
 from determined.artifacts import Storage
 from determined.client import _enums, _files
 from determined.client._enums import CheckpointSortBy, CheckpointState, DownloadMode, OrderBy
@@ -16,9 +17,6 @@ from determined.client._listing import Listing
 from determined.client._metrics import Metrics, TrialMetrics
 from determined.client._session import Session
 from determined.errors import CheckpointStateException, InvalidValue, NotFound
-
-if TYPE_CHECKING:
-    from determined.store.checkpoints import CheckpointRow
 
 READABLE = {CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED}
 
@@ -66,11 +64,11 @@ class Checkpoint:
     validation_metrics: dict[str, Any] | None
     searcher_metric: float | None
 
-    def __init__(self, session: Session, row: CheckpointRow) -> None:
+    def __init__(self, session: Session, row: store.checkpoints.CheckpointRow) -> None:
         self._session = session
         self._take(row)
 
-    def _take(self, row: CheckpointRow) -> None:
+    def _take(self, row: store.checkpoints.CheckpointRow) -> None:
         self.__dict__.update(vars(row))
         self.steps_completed = self.__dict__.pop("steps")
         self.state = CheckpointState(row.state)
@@ -88,11 +86,9 @@ class Checkpoint:
             checkpoint.training.hparams["lr"]
         """
         if self._training is None:
-            from determined.store import experiments, trials
-
             with self._session.read() as conn:
-                config = experiments.get(conn, self.experiment_id).config or {}
-                hparams = trials.get(conn, self.trial_id).hparams
+                config = store.experiments.get(conn, self.experiment_id).config or {}
+                hparams = store.trials.get(conn, self.trial_id).hparams
             self._training = CheckpointTrainingMetadata(
                 config, self.experiment_id, self.trial_id, hparams, self.validation_metrics or {}
             )
@@ -121,10 +117,8 @@ class Checkpoint:
 
     def reload(self) -> None:
         """Read the fields again."""
-        from determined.store import checkpoints
-
         with self._session.read() as conn:
-            self._take(checkpoints.get(conn, self.uuid))
+            self._take(store.checkpoints.get(conn, self.uuid))
 
     def download(
         self,
@@ -197,11 +191,9 @@ class Checkpoint:
         self._change_metadata(lambda known: {key: value for key, value in known.items() if key not in keys})
 
     def _change_metadata(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        from determined.store import checkpoints
-
         with self._session.write() as conn:
-            metadata = change(checkpoints.get(conn, self.uuid).metadata)
-            checkpoints.set_metadata(conn, self.uuid, metadata)
+            metadata = change(store.checkpoints.get(conn, self.uuid).metadata)
+            store.checkpoints.set_metadata(conn, self.uuid, metadata)
         self.metadata = metadata
 
     def delete(self) -> None:
@@ -226,17 +218,15 @@ class Checkpoint:
         self._delete(list(globs))
 
     def _delete(self, globs: list[str] | None) -> None:
-        from determined.store import checkpoints
-
         with self._session.read() as conn:
-            checkpoints.check_deletable(conn, [self.uuid])
+            store.checkpoints.check_deletable(conn, [self.uuid])
         storage = self._open_storage()
         left = storage.delete(self.uuid, globs) if globs is None or globs else _listed(storage, self.uuid)
         with self._session.write() as conn:
             state = CheckpointState.PARTIALLY_DELETED if left else CheckpointState.DELETED
             if left == self.resources:
                 state = self.state
-            checkpoints.set_state(conn, self.uuid, str(state), resources=left)
+            store.checkpoints.set_state(conn, self.uuid, str(state), resources=left)
         self.reload()
 
     def get_metrics(self, group: str | None = None) -> list[TrialMetrics]:
@@ -263,11 +253,9 @@ def find_checkpoints(
     trial_id: int | None = None,
 ) -> Listing[Checkpoint]:
     """Return the complete checkpoints of an experiment or a trial, in this order."""
-    from determined.store import checkpoints
-
     order = _enums.checkpoints_by(sort_by, order_by)
     with session.read() as conn:
-        rows = checkpoints.find(conn, experiment_id=experiment_id, trial_id=trial_id, limit=limit, **order)
+        rows = store.checkpoints.find(conn, experiment_id=experiment_id, trial_id=trial_id, limit=limit, **order)
     return Listing(Checkpoint(session, row) for row in rows)
 
 
@@ -275,10 +263,8 @@ def all_checkpoints(
     session: Session, *, experiment_id: int | None = None, trial_id: int | None = None
 ) -> Listing[Checkpoint]:
     """Return the checkpoints of an experiment or a trial in any state, in order of steps."""
-    from determined.store import checkpoints
-
     with session.read() as conn:
-        rows = checkpoints.find(
+        rows = store.checkpoints.find(
             conn, experiment_id=experiment_id, trial_id=trial_id, states=None, sort_by="steps", descending=False
         )
     return Listing(Checkpoint(session, row) for row in rows)

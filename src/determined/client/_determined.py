@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from determined import store
 from determined.client import _actions, _enums
 from determined.client._checkpoint import Checkpoint
 from determined.client._enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy
@@ -20,9 +21,6 @@ from determined.client._store import StoreCommands
 from determined.client._trial import Trial
 from determined.client._workspace import Workspace
 from determined.errors import NoController
-
-if TYPE_CHECKING:
-    from determined.store.experiments import ExperimentFilter
 
 AT_ONCE = 500  # ids in one question
 
@@ -130,10 +128,8 @@ class Determined:
 
             client.get_experiment(7).top_checkpoint().download()
         """
-        from determined.store import experiments
-
         with self._session.read() as conn:
-            return Experiment(self._session, experiments.get(conn, experiment_id))
+            return Experiment(self._session, store.experiments.get(conn, experiment_id))
 
     def list_experiments(
         self,
@@ -171,8 +167,6 @@ class Determined:
 
             client.list_experiments(client.ExperimentSortBy.START_TIME, client.OrderBy.DESC, limit=10).to_pandas()
         """
-        from determined.store import experiments
-
         which = _filter(
             states=states,
             name=name,
@@ -184,7 +178,7 @@ class Determined:
             deleted=deleted,
         )
         with self._session.read() as conn:
-            rows = experiments.find(
+            rows = store.experiments.find(
                 conn,
                 which,
                 sort_by=_enums.column(ExperimentSortBy(sort_by or ExperimentSortBy.ID)),
@@ -201,12 +195,10 @@ class Determined:
 
             client.connect().experiment_hparams([7])[7]["lr"]
         """
-        from determined.store import trials
-
         found: dict[int, dict[str, Any]] = {}
         for start in range(0, len(experiment_ids), AT_ONCE):
             with self._session.read() as conn:
-                found |= trials.hparams_by_experiment(conn, experiment_ids[start : start + AT_ONCE])
+                found |= store.trials.hparams_by_experiment(conn, experiment_ids[start : start + AT_ONCE])
         return found
 
     def count_experiments(self, **which: Any) -> int:
@@ -216,10 +208,8 @@ class Determined:
 
             client.connect().count_experiments(states=["ERROR"])
         """
-        from determined.store import experiments
-
         with self._session.read() as conn:
-            return experiments.count(conn, _filter(**which))
+            return store.experiments.count(conn, _filter(**which))
 
     def undelete_experiment(self, experiment_id: int) -> Experiment:
         """Bring back an experiment that was deleted a short while ago.
@@ -237,10 +227,8 @@ class Determined:
 
             client.get_trial(12).metrics("validation").to_pandas()
         """
-        from determined.store import trials
-
         with self._session.read() as conn:
-            return Trial(self._session, trials.get(conn, trial_id))
+            return Trial(self._session, store.trials.get(conn, trial_id))
 
     def get_checkpoint(self, uuid: str) -> Checkpoint:
         """Return one checkpoint, by its id or by as much of its beginning as only it has.
@@ -249,10 +237,8 @@ class Determined:
 
             client.get_checkpoint("f57e2b").training.hparams
         """
-        from determined.store import checkpoints
-
         with self._session.read() as conn:
-            return Checkpoint(self._session, checkpoints.get(conn, checkpoints.complete_uuid(conn, uuid)))
+            return Checkpoint(self._session, store.checkpoints.get(conn, store.checkpoints.complete_uuid(conn, uuid)))
 
     def list_trials(self, *, limit: int | None = None) -> Listing[Trial]:
         """Return the newest trials of all experiments, the newest last.
@@ -261,10 +247,8 @@ class Determined:
 
             client.connect().list_trials(limit=10).to_pandas()
         """
-        from determined.store import trials
-
         with self._session.read() as conn:
-            rows = trials.of_experiment(conn, None, descending=True, limit=limit)
+            rows = store.trials.of_experiment(conn, None, descending=True, limit=limit)
         owners = self._by_id(sorted({row.experiment_id for row in rows}))
         return Listing(Trial(self._session, row, owners.get(row.experiment_id)) for row in reversed(rows))
 
@@ -279,10 +263,8 @@ class Determined:
 
             sum(checkpoint.size for checkpoint in client.connect().list_checkpoints())
         """
-        from determined.store import checkpoints
-
         with self._session.read() as conn:
-            rows = checkpoints.find(conn, sort_by="time", states=("COMPLETED", "PARTIALLY_DELETED"))
+            rows = store.checkpoints.find(conn, sort_by="time", states=("COMPLETED", "PARTIALLY_DELETED"))
         return Listing(Checkpoint(self._session, row) for row in rows)
 
     def iter_trials_metrics(self, trial_ids: Sequence[int], group: str) -> Iterator[TrialMetrics]:
@@ -311,10 +293,8 @@ class Determined:
 
             client.connect().metric_names([1, 2])["validation"]
         """
-        from determined.store.metrics import metric_reports
-
         with self._session.read() as conn:
-            return metric_reports.names(conn, trial_ids=trial_ids)
+            return store.metrics.metric_reports.names(conn, trial_ids=trial_ids)
 
     # The model registry.
 
@@ -336,11 +316,9 @@ class Determined:
 
             client.create_model("digits", labels=["vision"])
         """
-        from determined.store import models, workspaces
-
         with self._session.write() as conn:
-            workspace = workspaces.find_workspace(conn, workspace_name) if workspace_name is not None else None
-            row = models.create(
+            workspace = store.workspaces.find_workspace(conn, workspace_name) if workspace_name is not None else None
+            row = store.models.create(
                 conn,
                 name,
                 owner=self.user,
@@ -358,12 +336,10 @@ class Determined:
 
             client.get_model("digits").get_version()
         """
-        from determined.store import models
-
         if isinstance(identifier, str) and identifier.isdigit():  # no name is only digits
             identifier = int(identifier)
         with self._session.read() as conn:
-            return Model(self._session, models.get(conn, identifier))
+            return Model(self._session, store.models.get(conn, identifier))
 
     def list_models(
         self,
@@ -381,13 +357,11 @@ class Determined:
 
             [model.name for model in client.list_models(name="digit")]
         """
-        from determined.store import models, workspaces
-
         with self._session.read() as conn:
             ids = list(workspace_ids) if workspace_ids is not None else None
             if workspace_names is not None:
-                ids = [*(ids or []), *(workspaces.find_workspace(conn, given).id for given in workspace_names)]
-            rows = models.find(
+                ids = [*(ids or []), *(store.workspaces.find_workspace(conn, given).id for given in workspace_names)]
+            rows = store.models.find(
                 conn,
                 name=name,
                 description=description,
@@ -405,10 +379,8 @@ class Determined:
 
             client.get_model_labels()[:3]
         """
-        from determined.store import models
-
         with self._session.read() as conn:
-            return models.labels_in_use(conn)
+            return store.models.labels_in_use(conn)
 
     # Workspaces.
 
@@ -419,10 +391,8 @@ class Determined:
 
             client.get_workspace("vision").list_projects()
         """
-        from determined.store import workspaces
-
         with self._session.read() as conn:
-            return Workspace(self._session, workspaces.find_workspace(conn, name))
+            return Workspace(self._session, store.workspaces.find_workspace(conn, name))
 
     def list_workspaces(self) -> Listing[Workspace]:
         """Return all workspaces, the oldest first.
@@ -431,10 +401,8 @@ class Determined:
 
             [workspace.name for workspace in client.list_workspaces()]
         """
-        from determined.store import workspaces
-
         with self._session.read() as conn:
-            return Listing(Workspace(self._session, row) for row in workspaces.list_workspaces(conn))
+            return Listing(Workspace(self._session, row) for row in store.workspaces.list_workspaces(conn))
 
     def create_workspace(self, name: str) -> Workspace:
         """Add a workspace.
@@ -443,10 +411,8 @@ class Determined:
 
             client.create_workspace("vision")
         """
-        from determined.store import workspaces
-
         with self._session.write() as conn:
-            row = workspaces.find_workspace(conn, workspaces.create_workspace(conn, name))
+            row = store.workspaces.find_workspace(conn, store.workspaces.create_workspace(conn, name))
         return Workspace(self._session, row)
 
     def delete_workspace(self, name: str) -> None:
@@ -456,10 +422,8 @@ class Determined:
 
             client.delete_workspace("vision")
         """
-        from determined.store import workspaces
-
         with self._session.write() as conn:
-            workspaces.delete_workspace(conn, name)
+            store.workspaces.delete_workspace(conn, name)
 
     # What older scripts call these.
     get_models = list_models
@@ -480,9 +444,7 @@ def _filter(
     users: Sequence[str] | None = None,
     experiment_ids: Sequence[int] | None = None,
     **same: Any,
-) -> ExperimentFilter:
+) -> store.experiments.ExperimentFilter:
     """Return the store's filter; `same` are the arguments that have the same names there."""
-    from determined.store.experiments import ExperimentFilter
-
     words = None if states is None else [str(ExperimentState(state)) for state in states]
-    return ExperimentFilter(states=words, owners=users, ids=experiment_ids, **same)
+    return store.experiments.ExperimentFilter(states=words, owners=users, ids=experiment_ids, **same)

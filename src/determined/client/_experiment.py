@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from determined import store
 from determined.client import _actions, _enums, _files
 from determined.client._checkpoint import Checkpoint, all_checkpoints, find_checkpoints, none_is_best, validated
 from determined.client._enums import CheckpointSortBy, ExperimentState, OrderBy, TrialSortBy
@@ -18,8 +19,6 @@ from determined.client._trial import Trial
 if TYPE_CHECKING:
     import pandas
 
-    from determined.store.events import EventRow
-    from determined.store.experiments import ExperimentRow
 
 PAGE = 500
 BULKY = frozenset({"config", "original_config", "searcher_snapshot", "warnings"})
@@ -63,11 +62,11 @@ class Experiment:
     deleted_at: datetime.datetime | None
     labels: set[str] | None
 
-    def __init__(self, session: Session, row: ExperimentRow) -> None:
+    def __init__(self, session: Session, row: store.experiments.ExperimentRow) -> None:
         self._session = session
         self._take(row)
 
-    def _take(self, row: ExperimentRow) -> None:
+    def _take(self, row: store.experiments.ExperimentRow) -> None:
         self.__dict__.update(vars(row))  # in one go: lists have thousands of these
         for name in BULKY:
             del self.__dict__[name]
@@ -107,11 +106,9 @@ class Experiment:
         """Read the fields again."""
         self._take(self._read())
 
-    def _read(self) -> ExperimentRow:
-        from determined.store import experiments
-
+    def _read(self) -> store.experiments.ExperimentRow:
         with self._session.read() as conn:
-            return experiments.get(conn, self.id, deleted=self.deleted_at is not None)
+            return store.experiments.get(conn, self.id, deleted=self.deleted_at is not None)
 
     # What it consists of.
 
@@ -138,13 +135,11 @@ class Experiment:
 
             next(experiment.iter_trials(client.TrialSortBy.START_TIME, client.OrderBy.DESC))
         """
-        from determined.store import trials
-
         done = 0
         while limit is None or done < limit:
             size = PAGE if limit is None else min(PAGE, limit - done)
             with self._session.read() as conn:
-                rows = trials.of_experiment(
+                rows = store.trials.of_experiment(
                     conn,
                     self.id,
                     sort_by=_enums.column(TrialSortBy(sort_by)),
@@ -176,10 +171,8 @@ class Experiment:
 
             experiment.trial_counts().get("RUNNING", 0)
         """
-        from determined.store import experiments
-
         with self._session.read() as conn:
-            return experiments.trial_counts(conn, [self.id])[self.id]
+            return store.experiments.trial_counts(conn, [self.id])[self.id]
 
     def metric_names(self) -> dict[str, list[str]]:
         """Return the names of the metrics that its trials reported, by group.
@@ -188,22 +181,18 @@ class Experiment:
 
             experiment.metric_names()["validation"]
         """
-        from determined.store.metrics import metric_reports
-
         with self._session.read() as conn:
-            return metric_reports.names(conn, experiment_id=self.id)
+            return store.metrics.metric_reports.names(conn, experiment_id=self.id)
 
-    def events(self) -> list[EventRow]:
+    def events(self) -> list[store.events.EventRow]:
         """Return its events, oldest first: changes of state with their reasons.
 
         Example::
 
             [(event.time, event.kind, event.body) for event in experiment.events()]
         """
-        from determined.store import events
-
         with self._session.read() as conn:
-            return events.of_experiment(conn, self.id)
+            return store.events.of_experiment(conn, self.id)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return one row per trial: its hyperparameters (`hparams.lr`), its state and its best and latest metric.
@@ -306,10 +295,9 @@ class Experiment:
 
             experiment.apply_retention(save_trial_best=1, save_trial_latest=1, dry_run=True).removed
         """
-        from determined.store.upkeep.retention import KEYS, Policy
-
-        numbers = dict(zip(KEYS, (save_experiment_best, save_trial_best, save_trial_latest), strict=True))
-        policy = Policy.asked_for(numbers)
+        retention = store.upkeep.retention
+        numbers = (save_experiment_best, save_trial_best, save_trial_latest)
+        policy = retention.Policy.asked_for(dict(zip(retention.KEYS, numbers, strict=True)))
         found = _files.apply(self._session, self.id, policy, dry_run=dry_run)
         if not dry_run:
             self.reload()
@@ -451,10 +439,8 @@ class Experiment:
 
             experiment.move_to_project("vision", "cifar")
         """
-        from determined.store import workspaces
-
         with self._session.read() as conn:
-            project = workspaces.find_project(conn, workspace_name, project_name)
+            project = store.workspaces.find_project(conn, workspace_name, project_name)
         self._change(project_id=project.id)
 
     def _change(self, *, labels: Any = None, **fields: Any) -> None:

@@ -8,15 +8,12 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from determined import store
 from determined.artifacts import Storage, open_storage, verify_in_place
 from determined.client._session import Session
 from determined.errors import CheckpointStateException, Refused
-
-if TYPE_CHECKING:
-    from determined.store.checkpoints import CheckpointRow
-    from determined.store.upkeep.retention import Policy
 
 METADATA = "metadata.json"
 Progress = Callable[[int, int], None]
@@ -124,23 +121,22 @@ class Retention:
         return dataclasses.asdict(self)
 
 
-def apply(session: Session, experiment_id: int, policy: Policy | None, *, dry_run: bool) -> Retention:
+def apply(
+    session: Session, experiment_id: int, policy: store.upkeep.retention.Policy | None, *, dry_run: bool
+) -> Retention:
     """Remove what a policy does not keep; None is what the experiment's config says."""
-    from determined.store import checkpoints
-    from determined.store.upkeep import retention
-
     with session.read() as conn:
-        unwanted = retention.plan(conn, experiment_id, policy)
-        sizes = {uuid: checkpoints.get(conn, uuid).size for uuid in unwanted}
+        unwanted = store.upkeep.retention.plan(conn, experiment_id, policy)
+        sizes = {uuid: store.checkpoints.get(conn, uuid).size for uuid in unwanted}
     if dry_run:
         return Retention(unwanted, [], sum(sizes.values()), dry_run=True)
     storages = Storages()
 
-    def delete(row: CheckpointRow) -> bool:
+    def delete(row: store.checkpoints.CheckpointRow) -> bool:
         storage = storages.of(row.uuid, row.storage)
         return storage is not None and storage.delete_unread(row.uuid)
 
-    gone, stayed = retention.remove(session.store, unwanted, delete)
+    gone, stayed = store.upkeep.retention.remove(session.store, unwanted, delete)
     return Retention(gone, stayed, sum(sizes[uuid] for uuid in gone), dry_run=False)
 
 
@@ -149,13 +145,13 @@ EVENT_FILES = "*tfevents*"
 
 def download_code(session: Session, experiment_id: int, output_dir: str | None) -> str:
     """Refuse: only a submitted experiment has a copy of its code, and nothing submits yet."""
-    from determined.store import attempts, experiments, trials
-
     del output_dir
     with session.read() as conn:
-        experiment = experiments.get(conn, experiment_id)
+        experiment = store.experiments.get(conn, experiment_id)
         found = [
-            row for trial in trials.of_experiment(conn, experiment_id) for row in attempts.of_trial(conn, trial.id)
+            row
+            for trial in store.trials.of_experiment(conn, experiment_id)
+            for row in store.attempts.of_trial(conn, trial.id)
         ]
     environment = found[-1].environment if found else {}
     git = environment.get("git") if isinstance(environment.get("git"), dict) else {}

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from determined import store
 from determined.client._enums import LogLevel
 from determined.client._session import Session
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from determined.store.logs import LogFilter, LogRow
-    from determined.store.trials import TrialRow
 
 PAGE = 2000
 POLL_SECONDS = 0.5
@@ -43,14 +42,12 @@ class LogEntry:
     process_id: int | None
     text: str
 
-    def __init__(self, row: LogRow) -> None:
+    def __init__(self, row: store.logs.LogRow) -> None:
         self.__dict__.update(dataclasses.asdict(row))
         self._row = row
 
     def __str__(self) -> str:
-        from determined.store.logs import render
-
-        return render(self._row)
+        return store.logs.render(self._row)
 
     def __repr__(self) -> str:
         return f"LogEntry({self})"
@@ -72,11 +69,9 @@ def log_filter(
     sources: Sequence[str] | None = None,
     search_text: str | None = None,
     regex: str | None = None,
-) -> LogFilter:
+) -> store.logs.LogFilter:
     """Return the store's filter for the SDK's arguments."""
-    from determined.store.logs import LogFilter
-
-    return LogFilter(
+    return store.logs.LogFilter(
         min_level=None if min_level is None else str(LogLevel(min_level)),
         ranks=rank_ids,
         stdtypes=stdtypes,
@@ -117,17 +112,17 @@ def checked_lines(head: int | None, tail: int | None, follow: bool) -> None:
         raise ValueError("head, tail and follow exclude each other. Choose one.")
 
 
-def read(session: Session, trial_id: int, which: LogFilter, *, head: int | None, tail: int | None) -> Iterator[LogRow]:
+def read(
+    session: Session, trial_id: int, which: store.logs.LogFilter, *, head: int | None, tail: int | None
+) -> Iterator[store.logs.LogRow]:
     """Yield the lines that are there, those of several ranks in order of time.
 
     They are read a page at a time: no transaction stays open while the caller thinks.
     """
-    from determined.store import logs
-
     merged = _Merged.of(session, trial_id, which)
     if tail is not None:
         with session.read() as conn:
-            ends = [logs.tail(conn, trial_id, tail, part) for part in merged.parts]
+            ends = [store.logs.tail(conn, trial_id, tail, part) for part in merged.parts]
         found = merged.in_order(*ends)
         yield from itertools.islice(found, max(sum(map(len, ends)) - tail, 0), None)
         return
@@ -136,22 +131,20 @@ def read(session: Session, trial_id: int, which: LogFilter, *, head: int | None,
 
 
 def follow(
-    session: Session, trial_id: int, which: LogFilter, *, sleep: Callable[[float], None] = time.sleep
-) -> Iterator[LogRow]:
+    session: Session, trial_id: int, which: store.logs.LogFilter, *, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[store.logs.LogRow]:
     """Yield all lines, also those to come; end when the trial has ended or paused and every line was yielded.
 
     What is there at first is in order of time; of what comes later, what arrives together is.
     """
-    from determined.store import logs, trials
-
     merged = _Merged.of(session, trial_id, which)
     with session.read() as conn:
-        after = logs.newest_id(conn, trial_id)
+        after = store.logs.newest_id(conn, trial_id)
     yield from merged.in_order(*(_pages(session, trial_id, part, last_id=after) for part in merged.parts))
     while True:
         with session.read() as conn:
-            left_at = _left_at(conn, trials.get(conn, trial_id))
-            found = logs.read(conn, trial_id, which, after_id=after, limit=PAGE)
+            left_at = _left_at(conn, store.trials.get(conn, trial_id))
+            found = store.logs.read(conn, trial_id, which, after_id=after, limit=PAGE)
         if found:
             after = found[-1].id
             yield from sorted(found, key=merged.place)
@@ -165,57 +158,51 @@ def follow(
 class _Merged:
     """How the lines of a trial's ranks become one log: each rank's in the order they arrived, merged by time."""
 
-    parts: Sequence[LogFilter]
+    parts: Sequence[store.logs.LogFilter]
     attempts: dict[str, int]  # a clock that was set back between two of them mixes nothing up
 
     @classmethod
-    def of(cls, session: Session, trial_id: int, which: LogFilter) -> _Merged:
-        from determined.store import attempts, logs
-
+    def of(cls, session: Session, trial_id: int, which: store.logs.LogFilter) -> _Merged:
         with session.read() as conn:
-            launches = attempts.of_trial(conn, trial_id)
+            launches = store.attempts.of_trial(conn, trial_id)
             ranks = which.ranks
             if ranks is None and any(launch.slots > 1 for launch in launches):
-                ranks = logs.ranks(conn, trial_id)
+                ranks = store.logs.ranks(conn, trial_id)
         parts = [dataclasses.replace(which, ranks=[rank]) for rank in ranks or ()]
         return cls(parts or [which], {launch.allocation_id: i for i, launch in enumerate(launches)})
 
-    def place(self, row: LogRow) -> tuple[int, datetime.datetime, int]:
+    def place(self, row: store.logs.LogRow) -> tuple[int, datetime.datetime, int]:
         return self.attempts.get(row.allocation_id or "", -1), row.timestamp, row.id
 
-    def in_order(self, *streams: Iterable[LogRow]) -> Iterator[LogRow]:
+    def in_order(self, *streams: Iterable[store.logs.LogRow]) -> Iterator[store.logs.LogRow]:
         return heapq.merge(*streams, key=self.place)
 
 
 def _pages(
-    session: Session, trial_id: int, which: LogFilter, *, head: int | None = None, last_id: int | None = None
-) -> Iterator[LogRow]:
+    session: Session, trial_id: int, which: store.logs.LogFilter, *, head: int | None = None, last_id: int | None = None
+) -> Iterator[store.logs.LogRow]:
     """Yield lines as they arrived, at most `head` of them, a page at a time."""
-    from determined.store import logs
-
     after, left = 0, head
     while left is None or left > 0:
         size = PAGE if left is None else min(PAGE, left)
         with session.read() as conn:
-            found = logs.read(conn, trial_id, which, after_id=after, last_id=last_id, limit=size)
+            found = store.logs.read(conn, trial_id, which, after_id=after, last_id=last_id, limit=size)
         yield from found
         if len(found) < size:
             return
         after, left = found[-1].id, None if left is None else left - len(found)
 
 
-def _left_at(conn: sa.Connection, trial: TrialRow) -> datetime.datetime | None:
+def _left_at(conn: sa.Connection, trial: store.trials.TrialRow) -> datetime.datetime | None:
     """Return when its processes ended for good; None while they run, or may be restarted automatically.
 
     A run of `python train.py` that was asked to stop is paused, and only its user can start it again.
     """
-    from determined.store import attempts, experiments
-
-    if trial.state in experiments.TERMINAL:
+    if trial.state in store.experiments.TERMINAL:
         return trial.end_time or trial.start_time
-    if trial.state != "PAUSED" or not experiments.get(conn, trial.experiment_id).unmanaged:
+    if trial.state != "PAUSED" or not store.experiments.get(conn, trial.experiment_id).unmanaged:
         return None
-    launches = attempts.of_trial(conn, trial.id)
+    launches = store.attempts.of_trial(conn, trial.id)
     return launches[-1].end_time if launches else None
 
 

@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from determined import store
 from determined.client._listing import frame
 from determined.client._session import Session
 
@@ -87,10 +88,8 @@ class Metrics:
         self._with_batches = with_batches
 
     def __iter__(self) -> Iterator[TrialMetrics]:
-        from determined.store.metrics import metric_reports
-
         with self._session.read() as conn:
-            found = metric_reports.rows(
+            found = store.metrics.metric_reports.rows(
                 conn, self._trial_ids, self._group, with_batches=self._with_batches, **self._range
             )
             for row in found:

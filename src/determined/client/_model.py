@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from determined import store
 from determined.client._checkpoint import Checkpoint
 from determined.client._enums import OrderBy
 from determined.client._listing import Listing
 from determined.client._metrics import Metrics, TrialMetrics
 from determined.client._session import Session
-
-if TYPE_CHECKING:
-    from determined.store.models import ModelRow, ModelVersionRow
 
 
 class Model:
@@ -38,11 +36,11 @@ class Model:
     last_updated_time: datetime.datetime
     num_versions: int
 
-    def __init__(self, session: Session, row: ModelRow) -> None:
+    def __init__(self, session: Session, row: store.models.ModelRow) -> None:
         self._session = session
         self._take(row)
 
-    def _take(self, row: ModelRow) -> None:
+    def _take(self, row: store.models.ModelRow) -> None:
         self.model_id, self.name, self.description, self.notes = row.id, row.name, row.description, row.notes
         self.metadata, self.labels = row.metadata, list(row.labels)
         self.workspace_id, self.username, self.archived = row.workspace_id, row.owner, row.archived
@@ -63,10 +61,8 @@ class Model:
 
     def reload(self) -> None:
         """Read the fields again."""
-        from determined.store import models
-
         with self._session.read() as conn:
-            self._take(models.get(conn, self.model_id))
+            self._take(store.models.get(conn, self.model_id))
 
     def get_version(self, version: int = -1) -> ModelVersion | None:
         """Return a version by its number; -1 is the newest, or None if there is none.
@@ -78,14 +74,12 @@ class Model:
 
             model.get_version().checkpoint.download()
         """
-        from determined.store import models
-
         with self._session.read() as conn:
             if version == -1:
-                found = models.versions(conn, self.model_id)
+                found = store.models.versions(conn, self.model_id)
                 row = found[0] if found else None
             else:
-                row = models.get_version(conn, self.model_id, version)
+                row = store.models.get_version(conn, self.model_id, version)
         return None if row is None else ModelVersion(self._session, row, self.name)
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> Listing[ModelVersion]:
@@ -95,10 +89,8 @@ class Model:
 
             [version.model_version for version in model.list_versions()]
         """
-        from determined.store import models
-
         with self._session.read() as conn:
-            rows = models.versions(conn, self.model_id, descending=OrderBy(order_by) is OrderBy.DESC)
+            rows = store.models.versions(conn, self.model_id, descending=OrderBy(order_by) is OrderBy.DESC)
         return Listing(ModelVersion(self._session, row, self.name) for row in rows)
 
     get_versions = list_versions  # an older name
@@ -119,10 +111,8 @@ class Model:
 
             model.register_version(checkpoint.uuid, name="first", comment="good on small digits").model_version
         """
-        from determined.store import models
-
         with self._session.write() as conn:
-            row = models.register(
+            row = store.models.register(
                 conn,
                 self.model_id,
                 checkpoint_uuid,
@@ -168,10 +158,8 @@ class Model:
 
             model.move_to_workspace("vision")
         """
-        from determined.store import workspaces
-
         with self._session.read() as conn:
-            workspace_id = workspaces.find_workspace(conn, workspace_name).id
+            workspace_id = store.workspaces.find_workspace(conn, workspace_name).id
         self._change(lambda _: {"workspace_id": workspace_id})
 
     def archive(self) -> None:
@@ -182,20 +170,16 @@ class Model:
         """Take it back into use."""
         self._change(lambda _: {"archived": False})
 
-    def _change(self, change: Callable[[ModelRow], dict[str, Any]]) -> None:
-        from determined.store import models
-
+    def _change(self, change: Callable[[store.models.ModelRow], dict[str, Any]]) -> None:
         with self._session.write() as conn:
-            models.update(conn, self.model_id, **change(models.get(conn, self.model_id)))
-            row = models.get(conn, self.model_id)
+            store.models.update(conn, self.model_id, **change(store.models.get(conn, self.model_id)))
+            row = store.models.get(conn, self.model_id)
         self._take(row)
 
     def delete(self) -> None:
         """Remove it and its versions. The checkpoints stay, and may be removed from now on."""
-        from determined.store import models
-
         with self._session.write() as conn:
-            models.delete(conn, self.model_id)
+            store.models.delete(conn, self.model_id)
 
 
 class ModelVersion:
@@ -220,12 +204,12 @@ class ModelVersion:
     creation_time: datetime.datetime
     last_updated_time: datetime.datetime
 
-    def __init__(self, session: Session, row: ModelVersionRow, model_name: str) -> None:
+    def __init__(self, session: Session, row: store.models.ModelVersionRow, model_name: str) -> None:
         self._session = session
         self.model_name = model_name
         self._take(row)
 
-    def _take(self, row: ModelVersionRow) -> None:
+    def _take(self, row: store.models.ModelVersionRow) -> None:
         self.model_id, self.model_version, self.checkpoint_uuid = row.model_id, row.version, row.checkpoint_uuid
         self.name, self.comment, self.notes = row.name, row.comment, row.notes
         self.metadata, self.labels, self.username = row.metadata, list(row.labels), row.owner
@@ -239,10 +223,8 @@ class ModelVersion:
     def checkpoint(self) -> Checkpoint:
         """The checkpoint it is."""
         if self._checkpoint is None:
-            from determined.store import checkpoints
-
             with self._session.read() as conn:
-                self._checkpoint = Checkpoint(self._session, checkpoints.get(conn, self.checkpoint_uuid))
+                self._checkpoint = Checkpoint(self._session, store.checkpoints.get(conn, self.checkpoint_uuid))
         return self._checkpoint
 
     def to_dict(self) -> dict[str, Any]:
@@ -251,10 +233,8 @@ class ModelVersion:
 
     def reload(self) -> None:
         """Read the fields again."""
-        from determined.store import models
-
         with self._session.read() as conn:
-            self._take(models.get_version(conn, self.model_id, self.model_version))
+            self._take(store.models.get_version(conn, self.model_id, self.model_version))
 
     def set_name(self, name: str) -> None:
         """Give it a name beside its number.
@@ -270,11 +250,9 @@ class ModelVersion:
         self._change(notes=notes)
 
     def _change(self, **fields: Any) -> None:
-        from determined.store import models
-
         with self._session.write() as conn:
-            models.update_version(conn, self.model_id, self.model_version, **fields)
-            row = models.get_version(conn, self.model_id, self.model_version)
+            store.models.update_version(conn, self.model_id, self.model_version, **fields)
+            row = store.models.get_version(conn, self.model_id, self.model_version)
         self._take(row)
 
     def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
@@ -290,7 +268,5 @@ class ModelVersion:
 
     def delete(self) -> None:
         """Remove it. Its number is not used again, and its checkpoint may be removed from now on."""
-        from determined.store import models
-
         with self._session.write() as conn:
-            models.delete_version(conn, self.model_id, self.model_version)
+            store.models.delete_version(conn, self.model_id, self.model_version)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from determined import store
 from determined._left_out import ignored_master
 from determined.errors import DeterminedError, StoreUnavailable
 
@@ -87,14 +88,14 @@ class Session:
         if self.store.read_only or (self._settled_at is not None and now - self._settled_at < SETTLE_SECONDS):
             return
         self._settled_at = now
-        from determined.store import experiments, trials
-
         with contextlib.suppress(StoreUnavailable):  # then a run that died shows as running a little longer
             with self.store.read() as conn:
-                going = experiments.count(conn, experiments.ExperimentFilter(states=["RUNNING"], unmanaged=True))
+                going = store.experiments.count(
+                    conn, store.experiments.ExperimentFilter(states=["RUNNING"], unmanaged=True)
+                )
             if going:
                 with self.store.write() as conn:
-                    trials.settle(conn)
+                    store.trials.settle(conn)
 
 
 def _user() -> str:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from determined import store
 from determined.client._files import Storages, remove_event_files
 from determined.client._session import Session
 from determined.errors import StorageConfigError, UnsafePath
@@ -54,9 +55,7 @@ class StoreCommands:
 
             client.connect().store.info()["counts"]["experiments"]
         """
-        from determined.store.upkeep import checks
-
-        return dataclasses.asdict(checks.info(self._session.store))
+        return dataclasses.asdict(store.upkeep.checks.info(self._session.store))
 
     def check(self, *, files: bool = False) -> list[str]:
         """Return everything that is wrong with it, one sentence each; an empty list if nothing is. Nothing is changed.
@@ -68,12 +67,10 @@ class StoreCommands:
 
             assert client.connect().store.check() == []
         """
-        from determined.store.upkeep import checks
-
         path = self._session.place.path
-        if path is not None and path.exists() and (broken := checks.check_file(path)):
+        if path is not None and path.exists() and (broken := store.upkeep.checks.check_file(path)):
             return broken  # it might not even open
-        found = checks.check(self._session.store)
+        found = store.upkeep.checks.check(self._session.store)
         return [*found, *_missing_files(self._session)] if files else found
 
     def vacuum(self) -> tuple[int, int]:
@@ -86,10 +83,8 @@ class StoreCommands:
 
             before, after = client.connect().store.vacuum()
         """
-        from determined.store.upkeep import checks
-
         self.purge()
-        done = checks.vacuum(self._session.store)
+        done = store.upkeep.checks.vacuum(self._session.store)
         return done.before, done.after
 
     def export(
@@ -115,9 +110,7 @@ class StoreCommands:
 
             client.connect().store.export("runs.det", [7, 8])
         """
-        from determined.store.upkeep import portable
-
-        number = portable.export(self._session.store, path, experiment_ids)
+        number = store.upkeep.portable.export(self._session.store, path, experiment_ids)
         if progress is not None:
             progress(number, number)
         return number
@@ -140,9 +133,7 @@ class StoreCommands:
 
             client.connect().store.import_("runs.det")
         """
-        from determined.store.upkeep import portable
-
-        done = portable.import_from(self._session.opened(create=True), path)
+        done = store.upkeep.portable.import_from(self._session.opened(create=True), path)
         if progress is not None:
             progress(len(done.experiments), len(done.experiments) + len(done.skipped))
         return {old: new for old, new in done.experiments.items() if old not in done.skipped}
@@ -159,11 +150,9 @@ class StoreCommands:
 
 def _missing_files(session: Session) -> Iterator[str]:
     """Yield a sentence per complete checkpoint that has no files."""
-    from determined.store import checkpoints
-
     storages = Storages()
     with session.read() as conn:
-        rows = checkpoints.find(conn, sort_by="time")
+        rows = store.checkpoints.find(conn, sort_by="time")
     for row in rows:
         try:
             storage = storages.of(row.uuid, row.storage)
@@ -177,10 +166,8 @@ def _missing_files(session: Session) -> Iterator[str]:
 
 def purge(session: Session) -> Purged:
     """Remove files, then rows: after an interruption in between, the next purge finds the rows again."""
-    from determined.store.upkeep import removal
-
     with session.read() as conn:
-        found = removal.condemned(conn)
+        found = store.upkeep.removal.condemned(conn)
     if not found.experiment_ids:
         return Purged([], [])
     storages, removed, skipped, kept = Storages(), [], [], set()
@@ -199,7 +186,7 @@ def purge(session: Session) -> Purged:
     for directory in found.tensorboard:
         remove_event_files(directory)
     with session.write() as conn:
-        gone = removal.purge(conn, [i for i in found.experiment_ids if i not in kept]).experiment_ids
+        gone = store.upkeep.removal.purge(conn, [i for i in found.experiment_ids if i not in kept]).experiment_ids
     return Purged(gone, removed, skipped)
 
 

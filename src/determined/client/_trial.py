@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from determined import store
 from determined._wording import instead
 from determined.client import _actions, _enums, _logs
 from determined.client._checkpoint import (
@@ -27,8 +28,6 @@ from determined.errors import NotFound
 
 if TYPE_CHECKING:
     from determined.client._experiment import Experiment
-    from determined.store.attempts import AttemptRow
-    from determined.store.trials import TrialRow
 
 
 USUAL_GROUPS = {"training", "validation", *SYSTEM_GROUPS}  # a trial without them is nothing odd
@@ -71,12 +70,12 @@ class Trial:
     checkpoint_count: int
     last_activity: datetime.datetime | None
 
-    def __init__(self, session: Session, row: TrialRow, experiment: Experiment | None = None) -> None:
+    def __init__(self, session: Session, row: store.trials.TrialRow, experiment: Experiment | None = None) -> None:
         self._session = session
         self._experiment = experiment
         self._take(row)
 
-    def _take(self, row: TrialRow) -> None:
+    def _take(self, row: store.trials.TrialRow) -> None:
         self.__dict__.update(vars(row))  # in one go: lists have thousands of these
         self.state = TrialState(row.state)
 
@@ -114,17 +113,15 @@ class Trial:
         attempts = self.attempts()
         return dict(attempts[-1].environment) if attempts else {}
 
-    def attempts(self) -> list[AttemptRow]:
+    def attempts(self) -> list[store.attempts.AttemptRow]:
         """Return every launch of this trial, oldest first: host, process, times and exit code.
 
         Example::
 
             [(attempt.node, attempt.pid, attempt.exit_code) for attempt in trial.attempts()]
         """
-        from determined.store import attempts
-
         with self._session.read() as conn:
-            return attempts.of_trial(conn, self.id)
+            return store.attempts.of_trial(conn, self.id)
 
     def tensorboard_paths(self) -> list[str]:
         """Return the directories of event files, one per attempt that wrote some.
@@ -149,10 +146,8 @@ class Trial:
 
     def reload(self) -> None:
         """Read the fields again."""
-        from determined.store import trials
-
         with self._session.read() as conn:
-            self._take(trials.get(conn, self.id))
+            self._take(store.trials.get(conn, self.id))
 
     def get_experiment(self) -> Experiment:
         """Return the experiment it belongs to.
@@ -162,10 +157,9 @@ class Trial:
             trial.get_experiment().name
         """
         from determined.client._experiment import Experiment
-        from determined.store import experiments
 
         with self._session.read() as conn:
-            return Experiment(self._session, experiments.get(conn, self.experiment_id))
+            return Experiment(self._session, store.experiments.get(conn, self.experiment_id))
 
     # What it reported.
 
@@ -206,10 +200,8 @@ class Trial:
 
             assert "loss" in trial.metric_names()["training"]
         """
-        from determined.store.metrics import metric_reports
-
         with self._session.read() as conn:
-            return metric_reports.names(conn, trial_ids=[self.id])
+            return store.metrics.metric_reports.names(conn, trial_ids=[self.id])
 
     def curve(
         self,
@@ -238,11 +230,9 @@ class Trial:
             curve = trial.curve("loss", "training", buckets=200)
             plt.plot(curve.steps, curve.mean)
         """
-        from determined.store.metrics import curves
-
         self._refuse_unknown(group, name)
         with self._session.read() as conn:
-            found = curves.envelope(conn, self.id, group, name, first=first, last=last, buckets=buckets)
+            found = store.metrics.curves.envelope(conn, self.id, group, name, first=first, last=last, buckets=buckets)
         return Curve(self.id, group, name, **dataclasses.asdict(found))
 
     def points(
@@ -263,11 +253,9 @@ class Trial:
 
             trial.points("loss", "training", first=900, last=1000).value
         """
-        from determined.store.metrics import curves
-
         self._refuse_unknown(group, name)
         with self._session.read() as conn:
-            found = curves.points(conn, self.id, group, name, first=first, last=last, limit=limit)
+            found = store.metrics.curves.points(conn, self.id, group, name, first=first, last=last, limit=limit)
         return Points(self.id, group, name, found.steps, found.value, found.time, found.window)
 
     def _refuse_unknown(self, group: str, name: str | None = None) -> None:
@@ -290,10 +278,8 @@ class Trial:
 
             trial.set_metadata({**trial.metadata, "verdict": "keep"})
         """
-        from determined.store import trials
-
         with self._session.write() as conn:
-            trials.set_metadata(conn, self.id, metadata)
+            store.trials.set_metadata(conn, self.id, metadata)
         self.metadata = metadata
 
     # What it printed.

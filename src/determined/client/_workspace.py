@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Any
 
+from determined import store
 from determined.client._listing import Listing
 from determined.client._session import Session
 
 if TYPE_CHECKING:
     from determined.client._experiment import Experiment
-    from determined.store.workspaces import ProjectRow, WorkspaceRow
 
 
 class _Folder:
@@ -50,11 +50,11 @@ class Workspace(_Folder):
     archived: bool
     created_at: datetime.datetime
 
-    def __init__(self, session: Session, row: WorkspaceRow) -> None:
+    def __init__(self, session: Session, row: store.workspaces.WorkspaceRow) -> None:
         self._session = session
         self._take(row)
 
-    def _take(self, row: WorkspaceRow) -> None:
+    def _take(self, row: store.workspaces.WorkspaceRow) -> None:
         self.id, self.name, self.archived, self.created_at = row.id, row.name, row.archived, row.created_at
 
     def __repr__(self) -> str:
@@ -62,10 +62,8 @@ class Workspace(_Folder):
 
     def reload(self) -> None:
         """Read the fields again."""
-        from determined.store import workspaces
-
         with self._session.read() as conn:
-            self._take(workspaces.find_workspace(conn, self.id))
+            self._take(store.workspaces.find_workspace(conn, self.id))
 
     def list_projects(self) -> Listing[Project]:
         """Return its projects, the oldest first.
@@ -74,17 +72,13 @@ class Workspace(_Folder):
 
             [project.name for project in client.get_workspace("vision").list_projects()]
         """
-        from determined.store import workspaces
-
         with self._session.read() as conn:
-            return Listing(Project(self._session, row) for row in workspaces.list_projects(conn, self.id))
+            return Listing(Project(self._session, row) for row in store.workspaces.list_projects(conn, self.id))
 
     def get_project(self, name: str) -> Project:
         """Return one of its projects."""
-        from determined.store import workspaces
-
         with self._session.read() as conn:
-            return Project(self._session, workspaces.find_project(conn, self.id, name))
+            return Project(self._session, store.workspaces.find_project(conn, self.id, name))
 
     def create_project(self, name: str, description: str = "") -> Project:
         """Add a project.
@@ -93,27 +87,21 @@ class Workspace(_Folder):
 
             client.get_workspace("vision").create_project("cifar", "ten classes")
         """
-        from determined.store import workspaces
-
         with self._session.write() as conn:
-            project_id = workspaces.create_project(conn, self.id, name, description)
-            row = workspaces.get_project(conn, project_id)
+            project_id = store.workspaces.create_project(conn, self.id, name, description)
+            row = store.workspaces.get_project(conn, project_id)
         return Project(self._session, row)
 
     def _change(self, **fields: Any) -> None:
-        from determined.store import workspaces
-
         with self._session.write() as conn:
-            workspaces.update_workspace(conn, self.id, **fields)
-            row = workspaces.find_workspace(conn, self.id)
+            store.workspaces.update_workspace(conn, self.id, **fields)
+            row = store.workspaces.find_workspace(conn, self.id)
         self._take(row)
 
     def delete(self) -> None:
         """Remove it and its projects; refused while something is filed in it."""
-        from determined.store import workspaces
-
         with self._session.write() as conn:
-            workspaces.delete_workspace(conn, self.id)
+            store.workspaces.delete_workspace(conn, self.id)
 
 
 class Project(_Folder):
@@ -131,11 +119,11 @@ class Project(_Folder):
     archived: bool
     created_at: datetime.datetime
 
-    def __init__(self, session: Session, row: ProjectRow) -> None:
+    def __init__(self, session: Session, row: store.workspaces.ProjectRow) -> None:
         self._session = session
         self._take(row)
 
-    def _take(self, row: ProjectRow) -> None:
+    def _take(self, row: store.workspaces.ProjectRow) -> None:
         self.id, self.workspace_id, self.name = row.id, row.workspace_id, row.name
         self.description, self.archived, self.created_at = row.description, row.archived, row.created_at
 
@@ -145,10 +133,9 @@ class Project(_Folder):
     def list_experiments(self) -> Listing[Experiment]:
         """Return the experiments that are filed here."""
         from determined.client._experiment import Experiment
-        from determined.store import experiments
 
         with self._session.read() as conn:
-            rows = experiments.find(conn, experiments.ExperimentFilter(project_id=self.id))
+            rows = store.experiments.find(conn, store.experiments.ExperimentFilter(project_id=self.id))
         return Listing(Experiment(self._session, row) for row in rows)
 
     def set_description(self, description: str) -> None:
@@ -156,16 +143,12 @@ class Project(_Folder):
         self._change(description=description)
 
     def _change(self, **fields: Any) -> None:
-        from determined.store import workspaces
-
         with self._session.write() as conn:
-            workspaces.update_project(conn, self.id, **fields)
-            row = workspaces.get_project(conn, self.id)
+            store.workspaces.update_project(conn, self.id, **fields)
+            row = store.workspaces.get_project(conn, self.id)
         self._take(row)
 
     def delete(self) -> None:
         """Remove it; refused while experiments are filed in it."""
-        from determined.store import workspaces
-
         with self._session.write() as conn:
-            workspaces.delete_project(conn, self.id)
+            store.workspaces.delete_project(conn, self.id)
