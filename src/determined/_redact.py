@@ -130,7 +130,7 @@ def redacted(value: T, name: str = "") -> T:
 
 
 def _walk(value: Any, name: str, parent: str, above: Hides, added: Added) -> Any:
-    if value is None:
+    if value is None or (added.names is None and above <= Hides.TEXT and type(value) in _NUMBERS):
         return value
     hides = _hides(name, parent, above, added)
     if isinstance(value, Mapping):
@@ -149,11 +149,7 @@ def _walk(value: Any, name: str, parent: str, above: Hides, added: Added) -> Any
         if hides is Hides.NOTHING and _is_command(value):
             found = redacted_arguments(value)
         else:
-            keeps_numbers = added.names is None and hides <= Hides.TEXT
-            found = [
-                item if keeps_numbers and type(item) in _NUMBERS else _walk(item, name, parent, hides, added)
-                for item in value
-            ]
+            found = [_walk(item, name, parent, hides, added) for item in value]
         return found if isinstance(value, list) else tuple(found)
     if isinstance(value, (set, frozenset)):
         return type(value)(_walk(item, name, parent, hides, added) for item in value)
