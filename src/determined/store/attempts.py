@@ -52,6 +52,9 @@ class AttemptRow:
     exit_reason: str | None
     preempt_requested: bool
     preempt_acked: bool
+    kill_at: datetime.datetime | None
+    kill_reason: str | None
+    killed: bool
     environment: dict[str, Any]
     tensorboard: str | None
 

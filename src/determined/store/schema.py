@@ -7,7 +7,8 @@ A number column that is null may have been a NaN: SQLite cannot tell them apart,
     workspaces ─< projects ─< experiments ─< trials ─< tasks ─< allocations
                                   │            ├─< metrics, metric_series ─< metric_cells
                                   │            └─< checkpoints >─ storage_backends
-                                  └─< experiment_labels, events          models ─< model_versions >─ checkpoints
+                                  └─< experiment_labels, events,         models ─< model_versions >─ checkpoints
+                                      pending_events                     controllers
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sqlalchemy as sa
 from determined._redact import by_shape
 from determined.store import values
 
-VERSION = "0002"
+VERSION = "0003"
 """The revision that this code reads and writes; a store of a later one is refused."""
 
 
@@ -259,6 +260,10 @@ allocations = sa.Table(  # one attempt's processes
         "environment", Document, nullable=False, default=dict
     ),  # arguments, git, packages, host: see core/recording/run_description.py
     sa.Column("tensorboard", Words),  # directory of this attempt's event files
+    sa.Column("kill_at", Moment),  # when its controller ends the processes, if they have not ended by then
+    sa.Column("kill_reason", Words),
+    # Its controller has ended them.
+    sa.Column("killed", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
 )
 
 metrics = sa.Table(
@@ -418,4 +423,46 @@ events = sa.Table(  # what happened to an experiment: state changes with their r
     sa.Index(None, "experiment_id", "id"),
     sa.Index(None, "trial_id"),
     sqlite_autoincrement=True,
+)
+
+pending_events = sa.Table(  # what the controller has not handled yet: requests of people, reports of trials, exits
+    "pending_events",
+    metadata,
+    _id(),
+    _below("experiments"),
+    _below("trials", nullable=True),
+    sa.Column("attempt", sa.Integer),
+    sa.Column("time", Moment, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("body", Document, nullable=False, default=dict),
+    sa.Index(None, "experiment_id"),
+    sa.Index(None, "trial_id"),
+    sqlite_autoincrement=True,
+)
+
+controllers = sa.Table(  # the lease of the one process that drives the experiments of this store
+    "controllers",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("node", Words, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("process_started", Real),
+    sa.Column("started_at", Moment, nullable=False),
+    sa.Column("last_beat", Moment, nullable=False),
+    sa.Column("launcher", sa.Text, nullable=False),
+    sa.Column("info", Document, nullable=False, default=dict),
+)
+
+log_policy_hits = sa.Table(  # the first line of a task that matched each pattern of its log policies
+    "log_policy_hits",
+    metadata,
+    sa.Column("task_id", sa.Text, sa.ForeignKey("tasks.task_id", ondelete="CASCADE"), nullable=False),
+    sa.Column("pattern", Words, nullable=False),
+    sa.Column("name", Words),
+    sa.Column("action", sa.Text),
+    sa.Column("node", Words, nullable=False, default=""),
+    sa.Column("line", Words, nullable=False),
+    sa.Column("time", Moment, nullable=False),
+    sa.PrimaryKeyConstraint("task_id", "pattern"),
 )

@@ -1,0 +1,65 @@
+"""Matches of log policies: the first line of a task that matched each pattern."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+
+import sqlalchemy as sa
+
+from determined.store import trials
+from determined.store.attempts import Attempt
+from determined.store.messages import now
+from determined.store.schema import log_policy_hits
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyHit:
+    """The first line that matched a pattern."""
+
+    task_id: str
+    pattern: str
+    name: str | None
+    action: str | None
+    node: str
+    line: str
+    time: datetime.datetime
+
+
+def record(
+    conn: sa.Connection,
+    attempt: Attempt,
+    *,
+    pattern: str,
+    line: str,
+    name: str | None = None,
+    action: str | None = None,
+    node: str = "",
+) -> bool:
+    """Record a match, unless one of this pattern is known for the task. The trial's label is the newest match's name.
+
+    Returns:
+        Whether it is the first.
+    """
+    if name is not None:
+        trials.update(conn, attempt.trial_id, log_policy_matched=name)
+    same = sa.and_(log_policy_hits.c.task_id == attempt.task_id, log_policy_hits.c.pattern == pattern)
+    if conn.scalar(sa.select(log_policy_hits.c.task_id).where(same)) is not None:
+        return False
+    row = {
+        "task_id": attempt.task_id,
+        "pattern": pattern,
+        "name": name,
+        "action": action,
+        "node": node,
+        "line": line,
+        "time": now(),
+    }
+    conn.execute(log_policy_hits.insert().values(row))
+    return True
+
+
+def of_task(conn: sa.Connection, task_id: str) -> list[PolicyHit]:
+    """Return the matches of a task, oldest first."""
+    query = sa.select(log_policy_hits).where(log_policy_hits.c.task_id == task_id).order_by(log_policy_hits.c.time)
+    return [PolicyHit(**row) for row in conn.execute(query).mappings()]
