@@ -18,6 +18,7 @@ from determined.experiment import lifecycle
 from determined.experiment.events import (
     Action,
     AddTrial,
+    Answered,
     AttemptEnded,
     AttemptStarted,
     Dequeue,
@@ -31,6 +32,7 @@ from determined.experiment.events import (
     SetExperiment,
     SetTrial,
     Started,
+    Tell,
     TrialKillRequested,
     Validated,
     Warn,
@@ -215,8 +217,17 @@ class Engine:
     # The search: its events, and its actions.
 
     def _search(self, event: base.Event) -> None:
+        if self.searcher.method.is_outside:
+            self._actions.append(Tell(self.searcher.events + 1, base.to_json(event)))
+        self._follow(lambda: self.searcher.handle(event))
+
+    def _answered(self, told: Answered) -> None:
+        self._follow(lambda: self.searcher.answer(base.Answer.from_json(told.answer)))
+
+    def _follow(self, decide: Callable[[], list[base.Action]]) -> None:
+        """Do what the search decides."""
         try:
-            actions = self.searcher.handle(event)
+            actions = decide()
         except Exception as failed:  # noqa: BLE001 - a search method of the user's own may raise anything
             if not self.state.is_terminal:
                 self._stop_everything(State.STOPPING_ERROR, f"The search failed with {type(failed).__name__}: {failed}")
@@ -358,5 +369,6 @@ class Engine:
         Validated: _validated,
         Progressed: _progressed,
         InvalidHPReported: _invalid_hp,
+        Answered: _answered,
         AttemptEnded: _attempt_ended,
     }

@@ -74,8 +74,23 @@ class AttemptEnded:
     exit: Exit
 
 
+@dataclass(frozen=True)
+class Answered:
+    """A search method in another process decided: `answer` is a `search.base.Answer` as JSON."""
+
+    answer: dict[str, Json]
+
+
 Event = (
-    Started | Request | TrialKillRequested | AttemptStarted | Validated | Progressed | InvalidHPReported | AttemptEnded
+    Started
+    | Request
+    | TrialKillRequested
+    | AttemptStarted
+    | Validated
+    | Progressed
+    | InvalidHPReported
+    | AttemptEnded
+    | Answered
 )
 
 # --- Actions: what the controller does, in the order in which they are returned.
@@ -148,4 +163,12 @@ class Warn:
     text: str
 
 
-Action = AddTrial | Queue | Dequeue | Preempt | Kill | SetTrial | SetExperiment | Warn
+@dataclass(frozen=True)
+class Tell:
+    """Store this event of the search, a `search.base.Event` as JSON, for the method in another process to read."""
+
+    number: int
+    event: dict[str, Json]
+
+
+Action = AddTrial | Queue | Dequeue | Preempt | Kill | SetTrial | SetExperiment | Warn | Tell

@@ -133,6 +133,32 @@ class TrialExited:
 
 Event = Initial | TrialCreated | ValidationCompleted | TrialProgress | TrialExitedEarly | TrialExited
 
+
+@dataclass(frozen=True)
+class Answer:
+    """What a search method in another process decided after event number `event` (see `outside`)."""
+
+    event: int
+    actions: tuple[Action, ...] = ()
+    progress: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the answer as a strict JSON object."""
+        return {
+            "event": self.event,
+            "actions": [to_json(action) for action in self.actions],
+            "progress": self.progress if self.progress is None else spell(self.progress),
+            "warnings": list(self.warnings),
+        }
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Answer:
+        """Return the answer that `to_json` wrote."""
+        actions = tuple(action_from_json(action) for action in row["actions"])
+        return cls(int(row["event"]), actions, read_number(row.get("progress")), tuple(row.get("warnings") or ()))
+
+
 _ACTIONS = {"create": Create, "stop": Stop, "pause": Pause, "resume": Resume, "shutdown": Shutdown}
 _EVENTS = {
     "initial": Initial,
@@ -294,6 +320,9 @@ class SearchMethod:
 
     uses_metrics: ClassVar[bool] = True
     """Whether a trial that ends without ever reporting the searcher metric has failed, as far as the search goes."""
+
+    is_outside: ClassVar[bool] = False
+    """Whether the decisions come from another process, as answers: see `outside`."""
 
     def initial_trials(self, ctx: SearchContext) -> list[Action]:
         """Return the first trials."""

@@ -6,6 +6,7 @@ What starts the experiment and its trials is not here: it comes in as an `Exchan
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,21 +14,19 @@ from typing import Any, Protocol
 
 from determined import errors
 from determined.experiment.hparams import Space
-from determined.experiment.search import base, methods, older
-from determined.experiment.search.base import Action, Event, SearchMethod
+from determined.experiment.search import methods, older
+from determined.experiment.search.base import Answer, Event, SearchMethod
 from determined.experiment.search.searcher import Searcher
 
+logger = logging.getLogger("determined.searcher")
 FILE = "search.json"
 
 
 class Exchange(Protocol):
-    """Where events come from, and where actions go. Events are numbered from 1."""
+    """Where events come from, and where answers go. Events are numbered from 1."""
 
-    def applied_until(self) -> int:
-        """Return the number of the last event whose actions were applied; 0 before the first."""
-
-    def apply(self, event_number: int, actions: Sequence[Action]) -> None:
-        """Apply the actions of one event: all of them, and remember that, or none."""
+    def apply(self, answer: Answer) -> None:
+        """Apply the actions of one event: all of them, or none. An answer that was applied before changes nothing."""
 
     def next_event(self, after: int) -> Event | None:
         """Wait for event number `after + 1`; None when there will be no more."""
@@ -41,27 +40,34 @@ def drive(make: Callable[[Mapping[str, Any] | None], Searcher], exchange: Exchan
 
     Args:
         make: Makes the searcher, from a snapshot or, given None, a new one.
-        exchange: Events in, actions out.
+        exchange: Events in, answers out.
         directory: Where to save; None saves nothing.
 
     Returns:
         The searcher, when it is over or there are no more events.
     """
-    saved = _load(directory)
+    saved = read_saved(directory, FILE)
     searcher = make(saved and saved["searcher"])
     number = 0
     if saved is not None:
-        number = saved["event"]
-        if exchange.applied_until() < number:
-            exchange.apply(number, [base.action_from_json(row) for row in saved["actions"]])
+        answer = Answer.from_json(saved["answer"])
+        number = answer.event
+        exchange.apply(answer)
     while not searcher.is_over and (event := exchange.next_event(number)) is not None:
         number += 1
         actions = searcher.handle(event)
-        _save(
-            directory, {"event": number, "searcher": searcher.snapshot(), "actions": list(map(base.to_json, actions))}
-        )
-        exchange.apply(number, actions)
+        answer = Answer(number, tuple(actions), _progress(searcher), tuple(searcher.warnings))
+        save(directory, FILE, {"searcher": searcher.snapshot(), "answer": answer.to_json()})
+        exchange.apply(answer)
     return searcher
+
+
+def _progress(searcher: Searcher) -> float | None:
+    try:
+        return searcher.progress()
+    except Exception as e:  # noqa: BLE001 - only shown, and no reason to end a search
+        logger.debug("The search method does not know its progress: %s", e)
+        return None
 
 
 class LocalSearchRunner:
@@ -98,7 +104,7 @@ class LocalSearchRunner:
         """Search over an exchange; saved under `searcher_dir`, so that the same call goes on after a crash.
 
         Args:
-            exchange: Events in, actions out.
+            exchange: Events in, answers out.
             searcher: The `searcher` section, of `name: custom`.
             space: The hyperparameters.
             seed: The experiment's seed.
@@ -113,21 +119,22 @@ class LocalSearchRunner:
         return drive(make, exchange, self.searcher_dir)
 
 
-def _load(directory: Path | None) -> dict[str, Any] | None:
-    if directory is None or not (directory / FILE).exists():
+def read_saved(directory: Path | None, name: str) -> dict[str, Any] | None:
+    """Return what `save` wrote; None if there is nothing."""
+    if directory is None or not (directory / name).exists():
         return None
-    saved: dict[str, Any] = json.loads((directory / FILE).read_text())
+    saved: dict[str, Any] = json.loads((directory / name).read_text())
     return saved
 
 
-def _save(directory: Path | None, state: Mapping[str, Any]) -> None:
-    """Replace the saved state whole: a crash leaves the old one or the new one."""
+def save(directory: Path | None, name: str, state: Mapping[str, Any]) -> None:
+    """Replace a saved file whole: a crash leaves the old one or the new one."""
     if directory is None:
         return
     directory.mkdir(parents=True, exist_ok=True)
-    fresh = directory / f"{FILE}.new"
+    fresh = directory / f"{name}.new"
     with fresh.open("w") as file:
-        json.dump(state, file, allow_nan=False)
+        json.dump(state, file)  # with NaN and infinity, if a method keeps them
         file.flush()
         os.fsync(file.fileno())
-    fresh.replace(directory / FILE)
+    fresh.replace(directory / name)

@@ -15,8 +15,9 @@ from determined.experiment.hparams import Space
 from determined.experiment.search import base
 from determined.experiment.search.base import Action, Event, ExitedReason, SearchContext, SearchMethod, SearchState
 from determined.experiment.search.methods import build
+from determined.experiment.search.outside import OutsideMethod
 
-VERSION = 1
+VERSION = 2
 LEAST_INVALID_IN_A_ROW = 100
 INVALID_PER_TRIAL = 10
 
@@ -58,6 +59,7 @@ class Searcher:
         self._trials: dict[str, _Trial] = {}
         self._gone: set[str] = set()
         self._events = 0
+        self._answered = 0
         self._invalid_in_a_row = 0
         self._is_started = False
         self._end: base.Shutdown | None = None
@@ -71,6 +73,11 @@ class Searcher:
     def is_over(self) -> bool:
         """Whether there was a Shutdown. Later events change nothing."""
         return self._end is not None
+
+    @property
+    def events(self) -> int:
+        """How many events there were: the number of the newest, counted from 1."""
+        return self._events
 
     @property
     def method(self) -> SearchMethod:
@@ -89,9 +96,29 @@ class Searcher:
         if self._end is not None:
             return []
         actions = self._checked(self._decide(event))
-        if self._end is None and self._is_started and self._state.requested == self._state.exited:
+        is_idle = self._is_started and self._state.requested == self._state.exited
+        if self._end is None and is_idle and not self._method.is_outside:
             actions.append(self._shut_down(_verdict(self._state)))
         return actions
+
+    def answer(self, answer: base.Answer) -> list[Action]:
+        """Return the actions that a method in another process decided; none if this answer came before.
+
+        Raises:
+            SearchError: The search decides for itself, or the answer names a trial that was never created.
+        """
+        self._ctx.warnings.clear()
+        if not isinstance(self._method, OutsideMethod):
+            raise errors.SearchError(
+                f"This search is decided by {type(self._method).__name__}; it takes no answers from another process."
+            )
+        if self._end is not None or answer.event <= self._answered:
+            return []
+        self._answered = answer.event
+        self._ctx.warnings.extend(answer.warnings)
+        if answer.progress is not None:
+            self._method.set_progress(answer.progress)
+        return self._checked(answer.actions)
 
     def progress(self) -> float:
         """Return how far the search has come, 0 to 1; exactly 1 when it completed."""
@@ -113,6 +140,7 @@ class Searcher:
                 for request_id, trial in self._trials.items()
             },
             "gone": sorted(self._gone),
+            "answered": self._answered,
             "invalid_in_a_row": self._invalid_in_a_row,
             "is_started": self._is_started,
             "end": dataclasses.asdict(self._end) if self._end else None,
@@ -141,6 +169,7 @@ class Searcher:
             restored._trials[request_id] = _Trial(**{**row, "ended": ended})
         restored._gone = set(snapshot["gone"])
         restored._events = snapshot["events"]
+        restored._answered = snapshot["answered"]
         restored._invalid_in_a_row = snapshot["invalid_in_a_row"]
         restored._is_started = snapshot["is_started"]
         restored._end = base.Shutdown(**snapshot["end"]) if snapshot["end"] else None

@@ -243,14 +243,12 @@ class FakeExchange:
         self.crash_before: int | None = None
         self.crash_after: int | None = None
 
-    def applied_until(self) -> int:
-        return self.applied[-1][0] if self.applied else 0
-
-    def apply(self, event_number: int, actions: Sequence[Any]) -> None:
-        if event_number == self.crash_before:
+    def apply(self, answer: base.Answer) -> None:
+        if answer.event == self.crash_before:
             raise Crash
-        self.applied.append((event_number, list(actions)))
-        if event_number == self.crash_after:
+        if not self.applied or self.applied[-1][0] < answer.event:
+            self.applied.append((answer.event, answer.actions))
+        if answer.event == self.crash_after:
             raise Crash
 
     def next_event(self, after: int) -> Any:
