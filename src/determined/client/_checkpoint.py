@@ -7,7 +7,7 @@ import datetime
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from determined import store
 from determined.artifacts import Storage
@@ -15,8 +15,11 @@ from determined.client import _enums, _files
 from determined.client._enums import CheckpointSortBy, CheckpointState, DownloadMode, OrderBy
 from determined.client._listing import Listing
 from determined.client._metrics import Metrics, TrialMetrics
-from determined.client._session import Session
+from determined.client._session import Session, Stored
 from determined.errors import CheckpointStateException, InvalidValue, NotFound
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 READABLE = {CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED}
 
@@ -40,7 +43,7 @@ class CheckpointTrainingMetadata:
     validation_metrics: dict[str, Any]
 
 
-class Checkpoint:
+class Checkpoint(Stored):
     """A saved state of a trial. Fields are as they were when it was read; `reload()` reads it again.
 
     Example::
@@ -63,10 +66,6 @@ class Checkpoint:
     storage: dict[str, Any] | None
     validation_metrics: dict[str, Any] | None
     searcher_metric: float | None
-
-    def __init__(self, session: Session, row: store.checkpoints.CheckpointRow) -> None:
-        self._session = session
-        self._take(row)
 
     def _take(self, row: store.checkpoints.CheckpointRow) -> None:
         self.__dict__.update(vars(row))
@@ -115,10 +114,8 @@ class Checkpoint:
             "metadata": self.metadata,
         }
 
-    def reload(self) -> None:
-        """Read the fields again."""
-        with self._session.read() as conn:
-            self._take(store.checkpoints.get(conn, self.uuid))
+    def _row(self, conn: sa.Connection) -> store.checkpoints.CheckpointRow:
+        return store.checkpoints.get(conn, self.uuid)
 
     def download(
         self,

@@ -86,14 +86,12 @@ class Storages:
     def __init__(self) -> None:
         self._opened: dict[str, Storage] = {}
 
-    def of(self, uuid: str, config: Mapping[str, Any] | None) -> Storage | None:
+    def of(self, config: Mapping[str, Any] | None) -> Storage | None:
         """Return the storage of a checkpoint, or None if it was not recorded."""
         if config is None:
             return None
         key = json.dumps(config, sort_keys=True)
-        if key not in self._opened:
-            self._opened[key] = storage_of(uuid, config)
-        return self._opened[key]
+        return self._opened.get(key) or self._opened.setdefault(key, open_storage(config))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +131,7 @@ def apply(
     storages = Storages()
 
     def delete(row: store.checkpoints.CheckpointRow) -> bool:
-        storage = storages.of(row.uuid, row.storage)
+        storage = storages.of(row.storage)
         return storage is not None and storage.delete_unread(row.uuid)
 
     gone, stayed = store.upkeep.retention.remove(session.store, unwanted, delete)

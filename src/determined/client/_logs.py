@@ -8,11 +8,12 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from determined import store
 from determined.client._enums import LogLevel
 from determined.client._session import Session
+from determined.store.messages import LogEntry as LogEntry
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -21,40 +22,6 @@ if TYPE_CHECKING:
 PAGE = 2000
 POLL_SECONDS = 0.5
 DRAIN_SECONDS = 2.0
-
-
-class LogEntry:
-    """One line of a log. As text it is what `det trial logs` shows.
-
-    Example::
-
-        errors = [entry.text for entry in trial.iter_log_rows() if entry.level == "ERROR"]
-    """
-
-    id: int
-    allocation_id: str | None
-    timestamp: datetime.datetime
-    level: str | None
-    rank: int | None
-    source: str
-    stdtype: str
-    node: str
-    process_id: int | None
-    text: str
-
-    def __init__(self, row: store.logs.LogRow) -> None:
-        self.__dict__.update(dataclasses.asdict(row))
-        self._row = row
-
-    def __str__(self) -> str:
-        return store.logs.render(self._row)
-
-    def __repr__(self) -> str:
-        return f"LogEntry({self})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, the line as it is shown included as `log`."""
-        return {**dataclasses.asdict(self._row), "log": str(self)}
 
 
 def log_filter(
@@ -114,7 +81,7 @@ def checked_lines(head: int | None, tail: int | None, follow: bool) -> None:
 
 def read(
     session: Session, trial_id: int, which: store.logs.LogFilter, *, head: int | None, tail: int | None
-) -> Iterator[store.logs.LogRow]:
+) -> Iterator[LogEntry]:
     """Yield the lines that are there, those of several ranks in order of time.
 
     They are read a page at a time: no transaction stays open while the caller thinks.
@@ -132,7 +99,7 @@ def read(
 
 def follow(
     session: Session, trial_id: int, which: store.logs.LogFilter, *, sleep: Callable[[float], None] = time.sleep
-) -> Iterator[store.logs.LogRow]:
+) -> Iterator[LogEntry]:
     """Yield all lines, also those to come; end when the trial has ended or paused and every line was yielded.
 
     What is there at first is in order of time; of what comes later, what arrives together is.
@@ -171,16 +138,16 @@ class _Merged:
         parts = [dataclasses.replace(which, ranks=[rank]) for rank in ranks or ()]
         return cls(parts or [which], {launch.allocation_id: i for i, launch in enumerate(launches)})
 
-    def place(self, row: store.logs.LogRow) -> tuple[int, datetime.datetime, int]:
+    def place(self, row: LogEntry) -> tuple[int, datetime.datetime, int]:
         return self.attempts.get(row.allocation_id or "", -1), row.timestamp, row.id
 
-    def in_order(self, *streams: Iterable[store.logs.LogRow]) -> Iterator[store.logs.LogRow]:
+    def in_order(self, *streams: Iterable[LogEntry]) -> Iterator[LogEntry]:
         return heapq.merge(*streams, key=self.place)
 
 
 def _pages(
     session: Session, trial_id: int, which: store.logs.LogFilter, *, head: int | None = None, last_id: int | None = None
-) -> Iterator[store.logs.LogRow]:
+) -> Iterator[LogEntry]:
     """Yield lines as they arrived, at most `head` of them, a page at a time."""
     after, left = 0, head
     while left is None or left > 0:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from determined import store
 from determined.client._listing import frame
 from determined.client._session import Session
+from determined.store.metrics import rollups
 
 if TYPE_CHECKING:
     import pandas
@@ -122,10 +123,6 @@ class _Series:
     trial_id: int
     group: str
     name: str
-    steps: list[int]
-
-    def __len__(self) -> int:
-        return len(self.steps)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -138,7 +135,7 @@ class _Series:
 
 
 @dataclasses.dataclass(frozen=True)
-class Curve(_Series):
+class Curve(rollups.Envelope, _Series):
     """A metric over the steps, in buckets, as columns: bucket i holds the reports from `steps[i]` to `ends[i]`.
 
     `min`, `mean` and `max` are of the finite values, None where there is none; `odd` counts NaN and infinities.
@@ -151,16 +148,9 @@ class Curve(_Series):
         list(zip(curve.steps, curve.mean))
     """
 
-    ends: list[int]
-    count: list[int]
-    min: list[float | None]
-    mean: list[float | None]
-    max: list[float | None]
-    odd: list[int]
-
 
 @dataclasses.dataclass(frozen=True)
-class Points(_Series):
+class Points(rollups.Points, _Series):
     """A metric exactly as it was reported, as columns, in order of steps; `window` is how many batches it averages.
 
     Example::
@@ -168,7 +158,3 @@ class Points(_Series):
         points = trial.points("loss", first=900, last=1000)
         assert len(points.steps) == len(points.value)
     """
-
-    value: list[float]
-    time: list[datetime.datetime]
-    window: list[int | None]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from determined import store
 from determined.client._checkpoint import Checkpoint
 from determined.client._enums import OrderBy
 from determined.client._listing import Listing
 from determined.client._metrics import Metrics, TrialMetrics
-from determined.client._session import Session
+from determined.client._session import Session, Stored
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 
-class Model:
+class Model(Stored):
     """A model of the registry. Fields are as they were when it was read; `reload()` reads it again.
 
     Example::
@@ -36,33 +39,16 @@ class Model:
     last_updated_time: datetime.datetime
     num_versions: int
 
-    def __init__(self, session: Session, row: store.models.ModelRow) -> None:
-        self._session = session
-        self._take(row)
-
-    def _take(self, row: store.models.ModelRow) -> None:
-        self.model_id, self.name, self.description, self.notes = row.id, row.name, row.description, row.notes
-        self.metadata, self.labels = row.metadata, list(row.labels)
-        self.workspace_id, self.username, self.archived = row.workspace_id, row.owner, row.archived
-        self.creation_time, self.last_updated_time = row.creation_time, row.last_updated_time
-        self.num_versions = row.num_versions
+    _RENAMED: ClassVar = {"id": "model_id", "owner": "username"}
 
     def __repr__(self) -> str:
         return f"Model({self.model_id}, {self.name!r}, {self.num_versions} versions)"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data.
+    def _row(self, conn: sa.Connection) -> store.models.ModelRow:
+        return store.models.get(conn, self.model_id)
 
-        Example::
-
-            json.dumps(model.to_dict(), default=str)
-        """
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-    def reload(self) -> None:
-        """Read the fields again."""
-        with self._session.read() as conn:
-            self._take(store.models.get(conn, self.model_id))
+    def _update(self, conn: sa.Connection, fields: dict[str, Any]) -> None:
+        store.models.update(conn, self.model_id, **fields)
 
     def get_version(self, version: int = -1) -> ModelVersion | None:
         """Return a version by its number; -1 is the newest, or None if there is none.
@@ -133,23 +119,23 @@ class Model:
 
             model.add_metadata({"licence": "MIT"})
         """
-        self._change(lambda row: {"metadata": {**row.metadata, **metadata}})
+        self._change(metadata=lambda known: {**known, **metadata})
 
     def remove_metadata(self, keys: Sequence[str]) -> None:
         """Take top-level keys of its metadata away."""
-        self._change(lambda row: {"metadata": {k: v for k, v in row.metadata.items() if k not in keys}})
+        self._change(metadata=lambda known: {key: value for key, value in known.items() if key not in keys})
 
     def set_labels(self, labels: Sequence[str]) -> None:
         """Replace its labels."""
-        self._change(lambda _: {"labels": list(labels)})
+        self._change(labels=list(labels))
 
     def set_description(self, description: str) -> None:
         """Describe it in a line."""
-        self._change(lambda _: {"description": description})
+        self._change(description=description)
 
     def set_notes(self, notes: str) -> None:
         """Keep notes with it."""
-        self._change(lambda _: {"notes": notes})
+        self._change(notes=notes)
 
     def move_to_workspace(self, workspace_name: str) -> None:
         """Move it to another workspace.
@@ -160,21 +146,15 @@ class Model:
         """
         with self._session.read() as conn:
             workspace_id = store.workspaces.find_workspace(conn, workspace_name).id
-        self._change(lambda _: {"workspace_id": workspace_id})
+        self._change(workspace_id=workspace_id)
 
     def archive(self) -> None:
         """Take it out of use: it cannot be edited, nor get versions."""
-        self._change(lambda _: {"archived": True})
+        self._change(archived=True)
 
     def unarchive(self) -> None:
         """Take it back into use."""
-        self._change(lambda _: {"archived": False})
-
-    def _change(self, change: Callable[[store.models.ModelRow], dict[str, Any]]) -> None:
-        with self._session.write() as conn:
-            store.models.update(conn, self.model_id, **change(store.models.get(conn, self.model_id)))
-            row = store.models.get(conn, self.model_id)
-        self._take(row)
+        self._change(archived=False)
 
     def delete(self) -> None:
         """Remove it and its versions. The checkpoints stay, and may be removed from now on."""
@@ -182,7 +162,7 @@ class Model:
             store.models.delete(conn, self.model_id)
 
 
-class ModelVersion:
+class ModelVersion(Stored):
     """A version of a model: a checkpoint with a number.
 
     Example::
@@ -204,16 +184,14 @@ class ModelVersion:
     creation_time: datetime.datetime
     last_updated_time: datetime.datetime
 
+    _RENAMED: ClassVar = {"version": "model_version", "owner": "username"}
+
     def __init__(self, session: Session, row: store.models.ModelVersionRow, model_name: str) -> None:
-        self._session = session
         self.model_name = model_name
-        self._take(row)
+        super().__init__(session, row)
 
     def _take(self, row: store.models.ModelVersionRow) -> None:
-        self.model_id, self.model_version, self.checkpoint_uuid = row.model_id, row.version, row.checkpoint_uuid
-        self.name, self.comment, self.notes = row.name, row.comment, row.notes
-        self.metadata, self.labels, self.username = row.metadata, list(row.labels), row.owner
-        self.creation_time, self.last_updated_time = row.creation_time, row.last_updated_time
+        super()._take(row)
         self._checkpoint: Checkpoint | None = None
 
     def __repr__(self) -> str:
@@ -227,14 +205,11 @@ class ModelVersion:
                 self._checkpoint = Checkpoint(self._session, store.checkpoints.get(conn, self.checkpoint_uuid))
         return self._checkpoint
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+    def _row(self, conn: sa.Connection) -> store.models.ModelVersionRow:
+        return store.models.get_version(conn, self.model_id, self.model_version)
 
-    def reload(self) -> None:
-        """Read the fields again."""
-        with self._session.read() as conn:
-            self._take(store.models.get_version(conn, self.model_id, self.model_version))
+    def _update(self, conn: sa.Connection, fields: dict[str, Any]) -> None:
+        store.models.update_version(conn, self.model_id, self.model_version, **fields)
 
     def set_name(self, name: str) -> None:
         """Give it a name beside its number.
@@ -248,12 +223,6 @@ class ModelVersion:
     def set_notes(self, notes: str) -> None:
         """Keep notes with it."""
         self._change(notes=notes)
-
-    def _change(self, **fields: Any) -> None:
-        with self._session.write() as conn:
-            store.models.update_version(conn, self.model_id, self.model_version, **fields)
-            row = store.models.get_version(conn, self.model_id, self.model_version)
-        self._take(row)
 
     def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
         """Return the metrics that were reported at the steps of its checkpoint.

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from determined import store
 from determined._left_out import ignored_master
@@ -96,6 +96,49 @@ class Session:
             if going:
                 with self.store.write() as conn:
                     store.trials.settle(conn)
+
+
+class Stored:
+    """An object that was read from a store: what it says of itself are the columns of its row that it declares."""
+
+    _RENAMED: ClassVar[dict[str, str]] = {}  # columns whose fields have other names
+
+    def __init__(self, session: Session, row: Any) -> None:
+        self._session = session
+        self._take(row)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data.
+
+        Example::
+
+            json.dumps(model.to_dict(), default=str)
+        """
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def reload(self) -> None:
+        """Read the fields again."""
+        with self._session.read() as conn:
+            self._take(self._row(conn))
+
+    def _take(self, row: Any) -> None:
+        named = {self._RENAMED.get(column, column): value for column, value in vars(row).items()}
+        self.__dict__.update({name: named[name] for name in type(self).__annotations__ if name in named})
+
+    def _row(self, conn: sa.Connection) -> Any:
+        raise NotImplementedError
+
+    def _update(self, conn: sa.Connection, fields: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _change(self, **fields: Any) -> None:
+        """Set columns, in one transaction; a function is called with the value that is there."""
+        with self._session.write() as conn:
+            known = self._row(conn)
+            new = {name: value(getattr(known, name)) if callable(value) else value for name, value in fields.items()}
+            self._update(conn, new)
+            row = self._row(conn)
+        self._take(row)
 
 
 def _user() -> str:

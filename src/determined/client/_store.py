@@ -84,8 +84,7 @@ class StoreCommands:
             before, after = client.connect().store.vacuum()
         """
         self.purge()
-        done = store.upkeep.checks.vacuum(self._session.store)
-        return done.before, done.after
+        return store.upkeep.checks.vacuum(self._session.store)
 
     def export(
         self,
@@ -155,7 +154,7 @@ def _missing_files(session: Session) -> Iterator[str]:
         rows = store.checkpoints.find(conn, sort_by="time")
     for row in rows:
         try:
-            storage = storages.of(row.uuid, row.storage)
+            storage = storages.of(row.storage)
             is_missing = storage is not None and not storage.exists(row.uuid)
         except (UnsafePath, StorageConfigError) as e:
             yield f"Checkpoint {row.uuid!a} of trial {row.trial_id} has no place where its files could be: {e}"
@@ -173,7 +172,7 @@ def purge(session: Session) -> Purged:
     storages, removed, skipped, kept = Storages(), [], [], set()
     for checkpoint in found.checkpoints:
         try:
-            storage = storages.of(checkpoint.uuid, checkpoint.storage)
+            storage = storages.of(checkpoint.storage)
             if storage is not None:
                 storage.delete(checkpoint.uuid)
                 removed.append(checkpoint.uuid)

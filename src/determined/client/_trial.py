@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -233,7 +232,7 @@ class Trial:
         self._refuse_unknown(group, name)
         with self._session.read() as conn:
             found = store.metrics.curves.envelope(conn, self.id, group, name, first=first, last=last, buckets=buckets)
-        return Curve(self.id, group, name, **dataclasses.asdict(found))
+        return Curve(self.id, group, name, **vars(found))
 
     def points(
         self,
@@ -256,7 +255,7 @@ class Trial:
         self._refuse_unknown(group, name)
         with self._session.read() as conn:
             found = store.metrics.curves.points(conn, self.id, group, name, first=first, last=last, limit=limit)
-        return Points(self.id, group, name, found.steps, found.value, found.time, found.window)
+        return Points(self.id, group, name, **vars(found))
 
     def _refuse_unknown(self, group: str, name: str | None = None) -> None:
         """Raise for what was never reported; a group that a running trial has not reported may still come."""
@@ -336,8 +335,8 @@ class Trial:
         _logs.checked_lines(head, tail, follow)
         chosen = _logs.log_filter(**which)
         if follow:
-            return map(LogEntry, _logs.follow(self._session, self.id, chosen))
-        return map(LogEntry, _logs.read(self._session, self.id, chosen, head=head, tail=tail))
+            return _logs.follow(self._session, self.id, chosen)
+        return _logs.read(self._session, self.id, chosen, head=head, tail=tail)
 
     logs = iter_logs  # an older name
 

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from determined import store
 from determined.client._listing import Listing
-from determined.client._session import Session
+from determined.client._session import Stored
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from determined.client._experiment import Experiment
 
 
-class _Folder:
+class _Folder(Stored):
     """What a workspace and a project have in common."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+    id: int
+    name: str
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id}, {self.name!r})"
 
     def set_name(self, name: str) -> None:
         """Give it another name."""
@@ -31,9 +35,6 @@ class _Folder:
     def unarchive(self) -> None:
         """Take it back into use."""
         self._change(archived=False)
-
-    def _change(self, **fields: Any) -> None:
-        raise NotImplementedError
 
 
 class Workspace(_Folder):
@@ -50,20 +51,11 @@ class Workspace(_Folder):
     archived: bool
     created_at: datetime.datetime
 
-    def __init__(self, session: Session, row: store.workspaces.WorkspaceRow) -> None:
-        self._session = session
-        self._take(row)
+    def _row(self, conn: sa.Connection) -> store.workspaces.WorkspaceRow:
+        return store.workspaces.find_workspace(conn, self.id)
 
-    def _take(self, row: store.workspaces.WorkspaceRow) -> None:
-        self.id, self.name, self.archived, self.created_at = row.id, row.name, row.archived, row.created_at
-
-    def __repr__(self) -> str:
-        return f"Workspace({self.id}, {self.name!r})"
-
-    def reload(self) -> None:
-        """Read the fields again."""
-        with self._session.read() as conn:
-            self._take(store.workspaces.find_workspace(conn, self.id))
+    def _update(self, conn: sa.Connection, fields: dict[str, Any]) -> None:
+        store.workspaces.update_workspace(conn, self.id, **fields)
 
     def list_projects(self) -> Listing[Project]:
         """Return its projects, the oldest first.
@@ -92,12 +84,6 @@ class Workspace(_Folder):
             row = store.workspaces.get_project(conn, project_id)
         return Project(self._session, row)
 
-    def _change(self, **fields: Any) -> None:
-        with self._session.write() as conn:
-            store.workspaces.update_workspace(conn, self.id, **fields)
-            row = store.workspaces.find_workspace(conn, self.id)
-        self._take(row)
-
     def delete(self) -> None:
         """Remove it and its projects; refused while something is filed in it."""
         with self._session.write() as conn:
@@ -119,16 +105,11 @@ class Project(_Folder):
     archived: bool
     created_at: datetime.datetime
 
-    def __init__(self, session: Session, row: store.workspaces.ProjectRow) -> None:
-        self._session = session
-        self._take(row)
+    def _row(self, conn: sa.Connection) -> store.workspaces.ProjectRow:
+        return store.workspaces.get_project(conn, self.id)
 
-    def _take(self, row: store.workspaces.ProjectRow) -> None:
-        self.id, self.workspace_id, self.name = row.id, row.workspace_id, row.name
-        self.description, self.archived, self.created_at = row.description, row.archived, row.created_at
-
-    def __repr__(self) -> str:
-        return f"Project({self.id}, {self.name!r})"
+    def _update(self, conn: sa.Connection, fields: dict[str, Any]) -> None:
+        store.workspaces.update_project(conn, self.id, **fields)
 
     def list_experiments(self) -> Listing[Experiment]:
         """Return the experiments that are filed here."""
@@ -141,12 +122,6 @@ class Project(_Folder):
     def set_description(self, description: str) -> None:
         """Describe it in a line."""
         self._change(description=description)
-
-    def _change(self, **fields: Any) -> None:
-        with self._session.write() as conn:
-            store.workspaces.update_project(conn, self.id, **fields)
-            row = store.workspaces.get_project(conn, self.id)
-        self._take(row)
 
     def delete(self) -> None:
         """Remove it; refused while experiments are filed in it."""

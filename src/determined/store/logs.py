@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 from determined import errors
 from determined.store import rows
 from determined.store.attempts import Attempt
-from determined.store.messages import LogLine
+from determined.store.messages import LogEntry, LogLine
 from determined.store.schema import logs, tasks, trials
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -21,23 +22,6 @@ MAX_BYTES = 8191
 
 _PARTS = re.compile(r"(?:\[rank=(\d{1,9})\] ?)?(?:(DEBUG|INFO|WARNING|ERROR|CRITICAL): ?)?")
 _SCAN = 2000  # rows looked at in one go, when what is looked for is found out here rather than in the database
-
-
-@dataclasses.dataclass(frozen=True)
-class LogRow:
-    """One line."""
-
-    id: int
-    task_id: str
-    allocation_id: str | None
-    timestamp: datetime.datetime
-    level: str | None
-    rank: int | None
-    source: str
-    stdtype: str
-    node: str
-    process_id: int | None
-    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +111,7 @@ def read(
     after_id: int = 0,
     last_id: int | None = None,
     limit: int | None = None,
-) -> list[LogRow]:
+) -> list[LogEntry]:
     """Return lines of a trial after line `after_id`, up to `last_id`, in the order in which they arrived.
 
     Call again with the last id to go on or to follow.
@@ -136,22 +120,12 @@ def read(
 
         page = read(conn, 7, LogFilter(min_level="WARNING"), limit=1000)
     """
-    found: list[LogRow] = []
-    for row in _scan(conn, trial_id, which or LogFilter(), after_id, last_id, wanted=limit, newest_first=False):
-        found.append(row)
-        if len(found) == limit:
-            break
-    return found
+    return list(_scan(conn, trial_id, which or LogFilter(), after_id, last_id, wanted=limit, newest_first=False))
 
 
-def tail(conn: sa.Connection, trial_id: int, lines: int, which: LogFilter | None = None) -> list[LogRow]:
+def tail(conn: sa.Connection, trial_id: int, lines: int, which: LogFilter | None = None) -> list[LogEntry]:
     """Return the last lines of a trial that fit, oldest first."""
-    found: list[LogRow] = []
-    for row in _scan(conn, trial_id, which or LogFilter(), 0, None, wanted=lines, newest_first=True):
-        found.append(row)
-        if len(found) == lines:
-            break
-    return found[::-1]
+    return list(_scan(conn, trial_id, which or LogFilter(), 0, None, wanted=lines, newest_first=True))[::-1]
 
 
 def ranks(conn: sa.Connection, trial_id: int) -> list[int | None]:
@@ -162,15 +136,6 @@ def ranks(conn: sa.Connection, trial_id: int) -> list[int | None]:
 def newest_id(conn: sa.Connection, trial_id: int) -> int:
     """Return the line of a trial that arrived last; 0 if there is none."""
     return conn.scalar(sa.select(sa.func.max(logs.c.id)).where(_of_trial(trial_id))) or 0
-
-
-def render(row: LogRow) -> str:
-    """Return the line as it is shown: `[2025-01-31T12:00:00.123456Z]      123 [rank=0] || INFO: text`."""
-    when = row.timestamp.astimezone(datetime.timezone.utc).isoformat(timespec="microseconds")[:-6] + "Z"
-    process = "" if row.process_id is None else str(row.process_id)
-    rank = "" if row.rank is None else f" [rank={row.rank}]"
-    level = "" if row.level is None else f"{row.level}: "
-    return f"[{when}] {process:>8.8}{rank} || {level}{row.text}"
 
 
 def expire(conn: sa.Connection, time: datetime.datetime) -> int:
@@ -196,28 +161,24 @@ def _scan(
     *,
     wanted: int | None,
     newest_first: bool,
-) -> Iterator[LogRow]:
-    """Yield the lines that fit, a page at a time, so that a long log is never in memory as a whole."""
-    if wanted is not None and wanted < 1:
-        return
+) -> Iterator[LogEntry]:
+    """Yield the first `wanted` lines that fit, looked for a page at a time."""
+    left = sys.maxsize if wanted is None else wanted
     pattern = _compile(which.regex)
     size = _SCAN if wanted is None or pattern else min(wanted, _SCAN)
     query = sa.select(logs).where(_of_trial(trial_id), logs.c.id > after_id, *_conditions(which))
     if last_id is not None:
         query = query.where(logs.c.id <= last_id)
-    edge: int | None = None
-    while True:
-        page = query
-        if edge is not None:
-            page = page.where(logs.c.id < edge if newest_first else logs.c.id > edge)
-        order = logs.c.id.desc() if newest_first else logs.c.id.asc()
-        found = conn.execute(page.order_by(order).limit(size)).mappings().all()
-        for row in found:
-            if pattern is None or pattern.search(row["text"]):
-                yield rows.build(LogRow, row)
+    page = query = query.order_by(logs.c.id.desc() if newest_first else logs.c.id.asc()).limit(size)
+    while left > 0:
+        found = conn.execute(page).mappings().all()
+        fitting = [row for row in found if pattern is None or pattern.search(row["text"])]
+        yield from (rows.build(LogEntry, row) for row in fitting[:left])
+        left -= len(fitting)
         if len(found) < size:
             return
         edge = found[-1]["id"]
+        page = query.where(logs.c.id < edge if newest_first else logs.c.id > edge)
 
 
 def _compile(regex: str | None) -> re.Pattern[str] | None:

@@ -1,4 +1,4 @@
-"""Reports of a training process, as plain frozen values, and their rules. Needs only the standard library."""
+"""Reports of a training process and lines of its log, as plain frozen values. Needs only the standard library."""
 
 from __future__ import annotations
 
@@ -170,6 +170,42 @@ class LogLine(Report):
     text: str
     stream: str  # "stdout" or "stderr"
     rank: int = 0
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class LogEntry:
+    """One line of a log, as it is stored. As text it is what `det trial logs` shows.
+
+    Example::
+
+        errors = [entry.text for entry in trial.iter_log_rows() if entry.level == "ERROR"]
+    """
+
+    id: int
+    task_id: str
+    allocation_id: str | None
+    timestamp: datetime.datetime
+    level: str | None
+    rank: int | None
+    source: str
+    stdtype: str
+    node: str
+    process_id: int | None
+    text: str
+
+    def __str__(self) -> str:
+        when = self.timestamp.astimezone(datetime.timezone.utc).isoformat(timespec="microseconds")[:-6] + "Z"
+        process = "" if self.process_id is None else str(self.process_id)
+        rank = "" if self.rank is None else f" [rank={self.rank}]"
+        level = "" if self.level is None else f"{self.level}: "
+        return f"[{when}] {process:>8.8}{rank} || {level}{self.text}"
+
+    def __repr__(self) -> str:
+        return f"LogEntry({self})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, the line as it is shown included as `log`."""
+        return {**dataclasses.asdict(self), "log": str(self)}
 
 
 class Signal(enum.Enum):

@@ -13,7 +13,7 @@ from determined.store import attempts, logs, schema, trials
 from determined.store.attempts import Attempt
 from determined.store.database.connection import Store
 from determined.store.logs import LogFilter
-from determined.store.messages import LogLine
+from determined.store.messages import LogEntry, LogLine
 from tests.unit.store.rooms import START, add_run, minutes
 
 
@@ -77,8 +77,8 @@ def test_a_line_is_rendered(store: Store) -> None:
         say(conn, run, "WARNING: hot")
         logs.append(conn, run, [LogLine("plain", "stderr", time=START)])
         first, second = logs.read(conn, run.trial_id)
-    assert logs.render(first) == "[2026-01-31T12:00:00.123456Z]     4711 [rank=0] || WARNING: hot"
-    assert logs.render(second) == "[2026-01-31T12:00:00.123456Z]          [rank=0] || plain"
+    assert str(first) == "[2026-01-31T12:00:00.123456Z]     4711 [rank=0] || WARNING: hot"
+    assert str(second) == "[2026-01-31T12:00:00.123456Z]          [rank=0] || plain"
 
 
 def test_lines_are_found(store: Store) -> None:
@@ -114,7 +114,7 @@ def test_reading_goes_on_where_it_was(store: Store, monkeypatch: pytest.MonkeyPa
         run = add_run(conn)
         say(conn, run, *(str(number) for number in range(10)))
 
-        def texts(found: list[logs.LogRow]) -> str:
+        def texts(found: list[LogEntry]) -> str:
             return "".join(row.text for row in found)
 
         first = logs.read(conn, run.trial_id, limit=4)

@@ -72,7 +72,7 @@ def picture(store: Store) -> list[Any]:
                 (c.uuid, c.steps, c.state, c.size, c.storage, c.searcher_metric, c.task_id.partition(".")[2])
                 for c in checkpoints.find(conn, trial_id=trial.id, states=None, sort_by="uuid")
             ]
-            said = [logs.render(line) for line in logs.read(conn, trial.id)]
+            said = [str(line) for line in logs.read(conn, trial.id)]
             runs = [
                 (a.attempt, a.run_name, a.state, a.environment, a.allocation_id.partition(".")[2])
                 for a in attempts.of_trial(conn, trial.id)
@@ -230,8 +230,8 @@ def test_vacuum_gives_space_back(store: Store) -> None:
         logs.append(conn, run, [LogLine("x" * 1000, "stdout") for _ in range(2000)])
     with store.write() as conn:
         conn.execute(schema.logs.delete())
-    found = checks.vacuum(store)
-    assert found.before >= 2_000_000
+    before, after = checks.vacuum(store)
+    assert before >= 2_000_000
     if store.is_sqlite:
-        assert found.after < 500_000
+        assert after < 500_000
     assert checks.check(store) == []

@@ -6,8 +6,6 @@ where they are few.
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 import itertools
 import math
 import statistics
@@ -17,45 +15,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from determined.store import values
-from determined.store.metrics.rollups import Cell, Rollup, join, real, width
+from determined.store.metrics.rollups import Cell, Envelope, Points, Rollup, join, real, width
 from determined.store.metrics.series import CELL_COLUMNS, PAGE, mentions
 from determined.store.schema import metric_cells, metric_series, metrics
 
 EXACT = 4
 """With this many points per bucket, or fewer, the points themselves are read."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Envelope:
-    """A curve in buckets, as columns; bucket i holds the points from `steps[i]` to `ends[i]`.
-
-    `min`, `mean` and `max` are of the finite values, None where there is none; `odd` counts NaN and infinities.
-    The mean weighs averages by their batches, and where points are shown singly, averages of few batches are joined.
-    """
-
-    steps: list[int]
-    ends: list[int]
-    count: list[int]
-    min: list[float | None]
-    mean: list[float | None]
-    max: list[float | None]
-    odd: list[int]
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-
-@dataclasses.dataclass(frozen=True)
-class Points:
-    """A curve as it was reported, as columns, in order of steps."""
-
-    steps: list[int]
-    value: list[float]
-    time: list[datetime.datetime]
-    window: list[int | None]  # how many batches each is an average of
-
-    def __len__(self) -> int:
-        return len(self.steps)
 
 
 def envelope(

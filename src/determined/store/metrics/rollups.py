@@ -8,6 +8,7 @@ counter: `open[0]` has the last points, `open[k]` the full cells of level k - 1 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -258,3 +259,32 @@ def summary_entry(type_name: str, last: Json, total: Cell | None) -> dict[str, A
         "last": last,
         "type": type_name,
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class Envelope:
+    """A curve in buckets, as columns; bucket i holds the points from `steps[i]` to `ends[i]`. See `client.Curve`."""
+
+    steps: list[int]
+    ends: list[int]
+    count: list[int]
+    min: list[float | None]
+    mean: list[float | None]
+    max: list[float | None]
+    odd: list[int]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """A curve as it was reported, as columns, in order of steps."""
+
+    steps: list[int]
+    value: list[float]
+    time: list[datetime.datetime]
+    window: list[int | None]  # how many batches each is an average of
+
+    def __len__(self) -> int:
+        return len(self.steps)

@@ -32,14 +32,6 @@ class StoreInfo:
     deleted: int  # experiments that can still be brought back
 
 
-@dataclasses.dataclass(frozen=True)
-class Vacuumed:
-    """Bytes before and after."""
-
-    before: int
-    after: int
-
-
 def info(store: Store) -> StoreInfo:
     """Return where a store is, how large, and how much is in it."""
     with store.read() as conn:
@@ -80,8 +72,11 @@ def check_file(path: Path) -> list[str]:
     return found + [f"Row {row[1]} of {row[0]} refers to a row of {row[2]} that is not there." for row in lost]
 
 
-def vacuum(store: Store) -> Vacuumed:
-    """Shrink the file by what was removed. Others wait meanwhile, and the file needs its size once more."""
+def vacuum(store: Store) -> tuple[int, int]:
+    """Shrink the file by what was removed, and return its bytes before and after.
+
+    Others wait meanwhile, and the file needs its size once more.
+    """
     before = size(store)
     with store._explained(), store._ours().connect() as conn:
         if store.is_sqlite:
@@ -91,7 +86,7 @@ def vacuum(store: Store) -> Vacuumed:
             raw.close()
         else:
             conn.execution_options(isolation_level="AUTOCOMMIT").execute(sa.text("VACUUM (ANALYZE)"))
-    return Vacuumed(before, size(store))
+    return before, size(store)
 
 
 def _count(conn: sa.Connection, table: sa.Table, *where: sa.ColumnElement[bool]) -> int:
