@@ -20,7 +20,7 @@ def exports(
     Args:
         package: The package's `__name__`.
         rooms: Submodules that are themselves public: `package.room` imports it.
-        names: Public name -> submodule that defines it.
+        names: Public name -> submodule that defines it, or `submodule:name` if it has another name there.
 
     Example::
 
@@ -31,7 +31,8 @@ def exports(
 
     def load(name: str) -> Any:
         if name in origin:
-            value = getattr(_import(f"{package}.{origin[name]}"), name)
+            module, _, known_as = origin[name].partition(":")
+            value = getattr(_import(f"{package}.{module}"), known_as or name)
         elif name in rooms:
             value = _import(f"{package}.{name}")
         elif (known := f"{package}.{name}") in _left_out.NAMES:

@@ -31,7 +31,7 @@ from determined.core.recording import shipper
 shipper.LAST_CHANCE_SECONDS = 200.0
 shipper.LINGER_SECONDS = LINGER
 with core.init(checkpoint_storage=sys.argv[1]) as context:
-    history = context.find_checkpoints("latest", "Lane", True)
+    history = context.train.find_checkpoints("latest", "Lane", True)
     found, step, kept = history.found[0] if history and history.found else None, 0, []
     if found is not None:
         with context.checkpoint.restore_path(found) as path:

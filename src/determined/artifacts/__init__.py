@@ -1,11 +1,10 @@
 """Bytes of checkpoints: publish, verify, fetch. One interface over a local directory and fsspec's file systems."""
 
 from determined.artifacts import documents
-from determined.artifacts.carried import CARRIED
 from determined.artifacts.config import open_storage
 from determined.artifacts.directory import verify_in_place
-from determined.artifacts.manifest import FileEntry, Manifest
-from determined.artifacts.paths import Selector
+from determined.artifacts.documents import CARRIED
+from determined.artifacts.manifest import FileEntry, Manifest, Selector
 from determined.artifacts.storage import Draft, SharedFile, Storage
 from determined.artifacts.tree import list_tree, open_plain, read_plain
 

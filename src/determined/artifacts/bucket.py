@@ -21,10 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from determined.artifacts import lease, tree
+from determined.artifacts import tree
 from determined.artifacts.driver import Driver, Found
-from determined.artifacts.manifest import DIRECTORY, FileEntry, Manifest
-from determined.artifacts.paths import (
+from determined.artifacts.manifest import (
+    DIRECTORY,
+    FileEntry,
+    Manifest,
     check_path,
     check_storage_id,
     is_old_checkpoint,
@@ -33,9 +35,13 @@ from determined.artifacts.paths import (
     with_parents,
 )
 from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, SharedFile, Storage
-from determined.errors import CheckpointDamaged, UnsafePath
+from determined.errors import CheckpointDamaged, DeterminedError, UnsafePath
 
 logger = logging.getLogger("determined.artifacts")
+
+NOTE_SECONDS = 3600.0
+"""How long a reader's note counts if it is not renewed: one that crashes holds nothing for long."""
+RENEW_SECONDS = 300.0
 
 
 class BucketStorage(Storage):
@@ -168,7 +174,7 @@ class BucketStorage(Storage):
 
     @contextlib.contextmanager
     def reading(self, storage_id: str) -> Iterator[Callable[[], None]]:
-        note = lease.Note(self.driver, self._reading_prefix(storage_id))
+        note = ReadingNote(self.driver, self._reading_prefix(storage_id))
         note.renew()
         try:
             yield note.renew
@@ -177,7 +183,7 @@ class BucketStorage(Storage):
 
     def delete_unread(self, storage_id: str) -> bool:
         notes = self.driver.find(self._reading_prefix(storage_id))
-        if any(self._clock() - note.written < lease.NOTE_SECONDS for note in notes.values()):
+        if any(self._clock() - note.written < NOTE_SECONDS for note in notes.values()):
             return False
         self.delete(storage_id)
         self.driver.remove(builtins.list(notes))
@@ -201,7 +207,7 @@ class BucketStorage(Storage):
         return removed
 
     def _sweep_notes(self, older_than: timedelta) -> builtins.list[str]:
-        age = max(older_than.total_seconds(), lease.NOTE_SECONDS)
+        age = max(older_than.total_seconds(), NOTE_SECONDS)
         notes = self.driver.find(f"{self._records}reading/")
         old = [key for key, note in notes.items() if self._clock() - note.written >= age]
         self.driver.remove(old)
@@ -228,6 +234,26 @@ class BucketStorage(Storage):
 
     def _missing_directory(self, storage_id: str, path: str) -> bool:  # noqa: ARG002  no such things here
         return False
+
+
+class ReadingNote:
+    """A reader's note in a bucket, renewed while it reads on. Failing to leave one is no reason not to read."""
+
+    def __init__(self, driver: Driver, prefix: str) -> None:
+        self._driver = driver
+        self._key = f"{prefix}{secrets.token_hex(8)}.json"
+        self._left_at: float | None = None
+
+    def renew(self) -> None:
+        """Leave the note, or leave it anew if it has become old."""
+        if self._left_at is None or time.monotonic() - self._left_at > RENEW_SECONDS:
+            with contextlib.suppress(OSError, DeterminedError):
+                self._driver.put_bytes(self._key, b"{}")
+            self._left_at = time.monotonic()
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError, DeterminedError):
+            self._driver.remove([self._key])
 
 
 class BucketDraft(Draft):

@@ -11,7 +11,7 @@ from urllib.parse import urlparse
 
 from determined._redact import MASK
 from determined.artifacts.directory import DirectoryStorage
-from determined.artifacts.paths import check_path
+from determined.artifacts.manifest import check_path
 from determined.artifacts.storage import Storage
 from determined.errors import StorageConfigError, UnknownStorageType
 

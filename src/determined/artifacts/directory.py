@@ -15,15 +15,17 @@ import contextlib
 import os
 import secrets
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from determined.artifacts import carried, documents, lease, tree
+from determined.artifacts import documents, tree
 from determined.artifacts.directory_draft import DirectoryDraft
-from determined.artifacts.manifest import FileEntry, Manifest
-from determined.artifacts.paths import (
+from determined.artifacts.manifest import (
+    FileEntry,
+    Manifest,
     Selector,
     check_storage_id,
     is_old_checkpoint,
@@ -31,6 +33,9 @@ from determined.artifacts.paths import (
 )
 from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, SharedFile, Storage
 from determined.errors import CheckpointDamaged
+
+if sys.platform != "win32":
+    import fcntl
 
 
 class DirectoryStorage(Storage):
@@ -115,7 +120,7 @@ class DirectoryStorage(Storage):
         if not self.exists(storage_id):
             raise self._not_found(storage_id)
         try:
-            data = tree.read_plain(self.manifest_path(storage_id), carried.LARGEST)
+            data = tree.read_plain(self.manifest_path(storage_id), documents.LARGEST_MANIFEST)
         except FileNotFoundError:
             return self._listed(storage_id)
         except ValueError as e:
@@ -183,11 +188,11 @@ class DirectoryStorage(Storage):
 
     @contextlib.contextmanager
     def reading(self, storage_id: str) -> Iterator[Callable[[], None]]:
-        with lease.locked(self._lockable(storage_id), alone=False):
+        with _locked(self._lockable(storage_id), alone=False):
             yield lambda: None
 
     def delete_unread(self, storage_id: str) -> bool:
-        with lease.locked(self._lockable(storage_id), alone=True) as is_free:
+        with _locked(self._lockable(storage_id), alone=True) as is_free:
             if is_free:
                 self.delete(storage_id)
             return is_free
@@ -265,7 +270,7 @@ def verify_in_place(path: Path, selector: Selector | None = None) -> bool:
     storage = DirectoryStorage(home.parent)
     if os.path.lexists(storage.manifest_path(home.name)):
         manifest, advice = storage.manifest(home.name), "Restore it from a backup, or use another checkpoint."
-    elif (found := carried.read(home)) is not None:
+    elif (found := documents.carried_manifest(home)) is not None:
         manifest = found
         advice = (
             "Download it again, or use another one. If you changed it on purpose, store the directory anew with "
@@ -290,3 +295,53 @@ def _names(directory: Path) -> builtins.list[str]:
         return sorted(os.listdir(directory))  # noqa: PTH208  names, not paths
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+# Who is reading a checkpoint now, so that clearing up leaves it alone: the kernel drops a lock with its process.
+
+
+@contextlib.contextmanager
+def _locked(places: Sequence[Path], *, alone: bool) -> Iterator[bool]:
+    """Hold the first of `places` that is there, together with other readers or alone.
+
+    Yields:
+        False if `alone` and somebody holds it; then nothing is held. A reader waits instead: nobody holds it alone for
+        longer than it takes to rename a directory.
+    """
+    opened = _open_locked(places, alone)
+    if opened is None:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        if opened >= 0:
+            os.close(opened)  # and the lock with it
+
+
+def _open_locked(places: Sequence[Path], alone: bool) -> int | None:
+    """A descriptor that holds the lock, -1 if there is nothing that could be locked, None if others hold it."""
+    while sys.platform != "win32" and (place := next((p for p in places if p.exists()), None)):
+        try:
+            opened = os.open(place, os.O_RDWR if alone and place.is_file() else os.O_RDONLY)
+        except OSError:  # gone just now, or not for us
+            return -1
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+            if _is_still(opened, place):
+                return opened
+            os.close(opened)  # replaced while we waited: its successor has a lock of its own
+        except BlockingIOError:
+            os.close(opened)
+            return None
+        except OSError:  # a file system without locks
+            os.close(opened)
+            return -1
+    return -1
+
+
+def _is_still(opened: int, place: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(opened), place.stat())
+    except FileNotFoundError:
+        return False

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from determined.artifacts import tree, writer
-from determined.artifacts.manifest import DIRECTORY, FileEntry, Manifest
-from determined.artifacts.paths import (
+from determined.artifacts import tree
+from determined.artifacts.manifest import (
+    DIRECTORY,
+    FileEntry,
+    Manifest,
     check_path,
     parents,
     with_parents,
@@ -162,7 +164,7 @@ class DirectoryDraft(Draft):
 
     def _sync_unless_sole(self) -> None:
         if not self._is_sole:
-            writer.sync(self._unsynced)
+            tree.sync(self._unsynced)
             self._unsynced.clear()
 
     def publish(self, entries: Mapping[str, FileEntry]) -> Manifest:
@@ -175,7 +177,7 @@ class DirectoryDraft(Draft):
             self._storage.make_record_directory("manifests")
             tree.write_file(record, manifest.to_bytes())  # without its checkpoint nobody reads it
             directories = [self._tree / path for path in manifest.files if path.endswith("/")]
-            writer.sync([*self._unsynced, record], [*directories, self._tree, record.parent])
+            tree.sync([*self._unsynced, record], [*directories, self._tree, record.parent])
             self._tree.rename(self._final)
             tree.sync_directories([self._storage.root])
         self._holds_lock = False
@@ -255,12 +257,12 @@ class DirectoryDraft(Draft):
 
 def _each(work: Callable[[str], FileEntry], paths: Sequence[str]) -> dict[str, FileEntry]:
     """The entry of every path. Many at a time if there are many: waiting for the disk is most of what files take."""
-    if len(paths) < writer.AT_A_TIME * 2:
+    if len(paths) < tree.AT_A_TIME * 2:
         return {path: work(path) for path in paths}
     entries: dict[str, FileEntry] = {}
-    writer.side_by_side(
+    tree.side_by_side(
         lambda share: entries.update((path, work(path)) for path in share),
-        [paths[lane :: writer.AT_A_TIME] for lane in range(writer.AT_A_TIME)],
+        [paths[lane :: tree.AT_A_TIME] for lane in range(tree.AT_A_TIME)],
     )
     return entries
 

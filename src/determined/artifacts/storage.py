@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from determined.artifacts import carried, documents, tree
-from determined.artifacts.manifest import FileEntry, Manifest
-from determined.artifacts.paths import Selector, check_path
+from determined.artifacts import documents, tree
+from determined.artifacts.manifest import FileEntry, Manifest, Selector, check_path
 from determined.errors import CheckpointDamaged, CheckpointNotFound, DeterminedError, StorageConfigError
 
 logger = logging.getLogger("determined.artifacts")
@@ -88,6 +87,12 @@ class Draft(ABC):
     def discard(self) -> None:
         """Remove what this draft staged, and its workspaces. After `publish`, by whichever writer, only the latter."""
 
+    def __enter__(self) -> Draft:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
 
 class Storage(ABC):
     """A place that keeps checkpoints, each under its id. A finished checkpoint never changes, except by `delete`."""
@@ -139,8 +144,10 @@ class Storage(ABC):
 
     @abstractmethod
     def reading(self, storage_id: str) -> AbstractContextManager[Callable[[], None]]:
-        """Keep a checkpoint from `delete_unread` for the length of the block; see `lease` for what that covers.
+        """Keep a checkpoint from `delete_unread` for the length of the block.
 
+        In a directory that is a shared lock on the manifest, or on the checkpoint where there is none; in a bucket a
+        note that counts for an hour and is renewed file by file. Where neither can be had, nothing is promised.
         Never fails, also if there is no such checkpoint. Yields what to call now and then in a long block.
         """
 
@@ -191,12 +198,14 @@ class Storage(ABC):
         Every file is verified before it appears under its name. Directories above a selected file are made whether
         they are selected or not; selecting a directory does not select what it holds. If nothing is selected, `target`
         is not made. `fetched` is told each file's path and bytes once it is there. With `carries_manifest`, `target`
-        also gets the manifest of what it was to get (see `carried`), before its first file.
+        also gets the manifest of what it was to get (see `documents`), before its first file.
         """
         with self.reading(storage_id) as still_reading:
             manifest = known = manifest or self.manifest(storage_id)
             chosen = [path for path in manifest.files if selector is None or selector(path)]
-            leave = functools.cache(lambda: carried.leave(target, known, chosen) if carries_manifest else None)
+            leave = functools.cache(
+                lambda: documents.leave_manifest(target, known, chosen) if carries_manifest else None
+            )
             for path in chosen:
                 place = tree.inside(target, path)
                 if path.endswith("/"):
@@ -266,13 +275,10 @@ class Storage(ABC):
         """
         storage_id, data = str(uuid.uuid4()), b"{}"
         try:
-            draft = self.draft(storage_id)
-            try:
+            with self.draft(storage_id) as draft:
                 entries = draft.put_bytes("metadata.json", data)
                 if publishes:
                     draft.publish(entries)
-            finally:
-                draft.discard()
             if not publishes:
                 return
             try:

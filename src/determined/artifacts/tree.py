@@ -1,4 +1,4 @@
-"""Trees of files on a disk: list, hash, copy, make durable, remove. Knows nothing of checkpoints."""
+"""Trees of files on a disk: list, hash, copy, write, make durable, remove. Knows nothing of checkpoints."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import contextlib
 import errno
 import hashlib
 import os
+import queue
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from types import TracebackType
+from typing import Any, BinaryIO, TypeVar
 
-from determined.artifacts.manifest import FileEntry
-from determined.artifacts.paths import check_path, shown
+from determined.artifacts.manifest import FileEntry, check_path, shown
 from determined.errors import UnsafePath
 
 CHUNK = 1 << 20
@@ -128,7 +130,7 @@ def is_plain_directory(path: Path) -> bool:
 def measure(path: Path) -> FileEntry:
     """Return size and checksum of a file."""
     with path.open("rb") as file:
-        return _hash(file.fileno(), None)
+        return measure_stream(file)
 
 
 def measure_plain(path: Path, size: int | None = None) -> FileEntry:
@@ -138,48 +140,44 @@ def measure_plain(path: Path, size: int | None = None) -> FileEntry:
         return measure_stream(file) if size in (None, found) else FileEntry(found, "")
 
 
-def measure_stream(file: BinaryIO) -> FileEntry:
+def measure_bytes(data: bytes) -> FileEntry:
+    return FileEntry(len(data), hashlib.sha256(data).hexdigest())
+
+
+def measure_stream(file: BinaryIO, copy_to: BinaryIO | None = None) -> FileEntry:
     digest, size = hashlib.sha256(), 0
     while chunk := file.read(CHUNK):
         digest.update(chunk)
         size += len(chunk)
+        if copy_to is not None:
+            copy_to.write(chunk)
     return FileEntry(size, digest.hexdigest())
-
-
-def measure_bytes(data: bytes) -> FileEntry:
-    return FileEntry(len(data), hashlib.sha256(data).hexdigest())
 
 
 def copy_file(source: Path, target: Path) -> FileEntry:
     """Copy a file's bytes, times and mode to `target`, which must not exist, and measure what was copied."""
     with source.open("rb") as reader, target.open("xb") as writer:
-        entry = _hash(reader.fileno(), writer.fileno())
+        entry = measure_stream(reader, writer)
+        writer.flush()
         info = os.fstat(reader.fileno())
         os.utime(target, ns=(info.st_atime_ns, info.st_mtime_ns))
         target.chmod(stat.S_IMODE(info.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
     return entry
 
 
-def _hash(reader: int, writer: int | None) -> FileEntry:
-    digest, size = hashlib.sha256(), 0
-    while chunk := os.read(reader, CHUNK):
-        digest.update(chunk)
-        size += len(chunk)
-        rest = memoryview(chunk)
-        while writer is not None and rest:
-            rest = rest[os.write(writer, rest) :]
-    return FileEntry(size, digest.hexdigest())
-
-
 def write_file(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Write a file, with the permissions that the umask leaves of `mode`."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), mode)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(handle, rest) :]
+        _write_all(handle, data)
     finally:
         os.close(handle)
+
+
+def _write_all(handle: int, data: bytes | bytearray | memoryview) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -199,21 +197,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 def sync_directories(directories: Iterable[Path]) -> None:
     """Make the names in these directories durable."""
-    for directory in directories:
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            sync_directory(handle)
-        finally:
-            os.close(handle)
-
-
-def sync_directory(handle: int) -> None:
-    """Make the names in an open directory durable."""
-    try:
-        os.fsync(handle)
-    except OSError as e:
-        if e.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot, and need not
-            raise
+    _sync_share([(directory, True) for directory in directories])
 
 
 def remove(path: Path) -> None:
@@ -237,3 +221,170 @@ def last_change(path: Path) -> float:
             if stat.S_ISDIR(info.st_mode):
                 waiting.extend(place.iterdir())
     return newest
+
+
+T = TypeVar("T")
+
+LARGE = 1 << 20
+PIECE = 16 << 20
+AT_A_TIME = 8
+"""How many files are brought to the disk at once, if there are many."""
+FEW = 3
+"""The same if there are not."""
+
+
+class MeasuredFile:
+    """A new file, for `torch.save` and the like; `entry` is its size and checksum after the block.
+
+    A large piece is hashed beside its being written, and the disk begins with it at once. An error of the disk is
+    raised when the block ends: torch calls `write()` from C++, where it would become another one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        self._digest = hashlib.sha256()
+        self._size = 0
+        self._waiting = bytearray()
+        self._hasher: threading.Thread | None = None
+        self._to_hash: queue.SimpleQueue[memoryview | None] = queue.SimpleQueue()
+        self._hashed: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._failed: OSError | None = None
+
+    @property
+    def entry(self) -> FileEntry:
+        return FileEntry(self._size, self._digest.hexdigest())
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        if len(view) < LARGE:
+            self._waiting += view
+        if len(self._waiting) >= LARGE or len(view) >= LARGE:
+            self.flush()
+        if len(view) >= LARGE:
+            self._write_large(view)
+        return len(view)
+
+    def flush(self) -> None:
+        self._digest.update(self._waiting)
+        self._write_out(self._waiting)
+        self._waiting = bytearray()
+
+    def _write_large(self, view: memoryview) -> None:
+        if self._hasher is None:
+            self._hasher = threading.Thread(target=self._hash, name="checkpoint-hasher")
+            self._hasher.start()
+        self._to_hash.put(view)
+        for start in range(0, len(view), PIECE):
+            self._write_out(view[start : start + PIECE])
+            begin_to_store(self._handle)
+        self._hashed.get()  # the memory is ours only until we return
+
+    def _hash(self) -> None:
+        while (view := self._to_hash.get()) is not None:
+            self._digest.update(view)
+            self._hashed.put(None)
+
+    def _write_out(self, data: bytearray | memoryview) -> None:
+        self._size += len(data)
+        if self._failed is not None:
+            return
+        try:
+            _write_all(self._handle, data)
+        except OSError as failed:
+            self._failed = failed
+
+    def __enter__(self) -> MeasuredFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            os.close(self._handle)
+            if self._hasher is not None:
+                self._to_hash.put(None)
+                self._hasher.join()
+        if self._failed is not None:
+            raise self._failed
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Say which file could not be written, and how much room there is."""
+    try:
+        yield
+    except OSError as failed:
+        free = shutil.disk_usage(path.parent).free // 2**20
+        why = failed.strerror or failed
+        raise OSError(
+            f"{path.name} could not be written to {path.parent}, which has {free} MiB left: {why}."
+        ) from failed
+
+
+def write_measured(path: Path, data: bytes) -> FileEntry:
+    """Write a small file, and measure it."""
+    with MeasuredFile(path) as file:
+        file.write(data)
+    return file.entry
+
+
+def begin_to_store(handle: int) -> None:
+    """Let the kernel begin to write a file to the disk, where it can be told so."""
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def sync(files: Sequence[Path], directories: Sequence[Path] = ()) -> None:
+    """Make the content of files, and the names in directories, durable.
+
+    All files are on their way before the first is waited for, and they are waited for side by side: the disk is asked
+    to empty its cache once for several. The calling thread does its share, because threads take time to start.
+    """
+    work = [*((path, False) for path in files), *((path, True) for path in directories)]
+    lanes = FEW if len(work) < AT_A_TIME * 2 else AT_A_TIME
+    shares = [share for share in (work[lane::lanes] for lane in range(lanes)) if share]
+    side_by_side(_sync_share, shares)
+
+
+def side_by_side(work: Callable[[T], None], shares: Sequence[T]) -> None:
+    """Do all of it at once, and raise what went wrong first.
+
+    With bare threads, because an executor refuses to work once the program has come to its end, and a checkpoint that
+    is written in the background then is still to be whole.
+    """
+    failed: list[BaseException] = []
+
+    def run(share: T) -> None:
+        try:
+            work(share)
+        except BaseException as problem:  # noqa: BLE001  raised below
+            failed.append(problem)
+
+    others = [threading.Thread(target=run, args=(share,), name="checkpoint-sync") for share in shares[1:]]
+    for other in others:
+        other.start()
+    for share in shares[:1]:
+        run(share)
+    for other in others:
+        other.join()
+    if failed:
+        raise failed[0]
+
+
+def _sync_share(share: Sequence[tuple[Path, bool]]) -> None:
+    with contextlib.ExitStack() as stack:
+        handles = []
+        for path, is_directory in share:
+            handle = os.open(path, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            handles.append((handle, is_directory))
+            if not is_directory:
+                begin_to_store(handle)
+        for handle, is_directory in handles:
+            try:
+                os.fsync(handle)
+            except OSError as e:  # some network file systems cannot sync directories, and need not
+                if not is_directory or e.errno not in (errno.EINVAL, errno.ENOTSUP):
+                    raise

@@ -17,21 +17,21 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from determined import artifacts, errors
 from determined._home import data_directory
+from determined._info import ClusterInfo
 from determined._types import Json
-from determined.artifacts import Draft, FileEntry, Manifest, Selector, SharedFile, Storage
+from determined.artifacts import Draft, FileEntry, Manifest, Selector, SharedFile, Storage, tree
 from determined.core import _checkpoint_files as files
 from determined.core import _sharding
 from determined.core._checkpoint_files import METADATA
+from determined.core._train import TrainContext
 from determined.core.ranks.distributed import DistributedContext
+from determined.core.recording.link import History
 from determined.core.recording.shipper import Shipper
 from determined.store.messages import CheckpointReport
-
-if TYPE_CHECKING:
-    from determined.core._earlier import EarlierRuns
 
 logger = logging.getLogger("determined.core")
 
@@ -70,13 +70,16 @@ class CheckpointContext:
         shipper: Shipper | None = None,
         *,
         needs_metadata: bool = False,
-        earlier: EarlierRuns | None = None,
+        train: TrainContext | None = None,
+        info: ClusterInfo | None = None,
     ) -> None:
         self._distributed = distributed or DistributedContext()
         self._storage = storage or artifacts.open_storage(None, default_root=data_directory() / "checkpoints")
         self._shipper = shipper or Shipper()
         self._needs_metadata = needs_metadata
-        self._earlier = earlier
+        self._train = train  # of a run that may continue an earlier one
+        self._trial_info = info if info is not None and info.task_type == "TRIAL" else None
+        self._found: str | None = None  # by latest()
 
     @property
     def location(self) -> str:
@@ -113,7 +116,7 @@ class CheckpointContext:
         paths = files.selected_paths(root, selector)
         keeps_metadata = selector is None or selector(METADATA) or not paths
         storage_id = str(uuid.uuid4())
-        with self._drafting(storage_id, is_sole=True) as draft:
+        with self._storage.draft(storage_id, is_sole=True) as draft:
             entries = draft.put(root, paths)
             self._publish(draft, entries, metadata, keeps_metadata)
         return storage_id
@@ -147,7 +150,7 @@ class CheckpointContext:
         shared = shared or {}
         checked = self._checked(metadata)
         storage_id = str(uuid.uuid4())
-        with self._drafting(storage_id, is_sole=True) as draft:
+        with self._storage.draft(storage_id, is_sole=True) as draft:
             path = draft.workspace()
             if shows_shared:
                 files.write_shared(path, shared)
@@ -216,7 +219,7 @@ class CheckpointContext:
     ) -> Iterator[Path]:
         """Like `restore_path`, of a checkpoint whose manifest and metadata may have been read already."""
         manifest = opened[0] if opened is not None else None
-        # What is read in place has to stay there until we are done: see artifacts/lease.py.
+        # What is read in place has to stay there until we are done: see Storage.reading().
         with self._storage.reading(storage_id) if self._storage.is_direct else contextlib.nullcontext():
             if self._storage.is_direct:
                 if selector is not None:
@@ -253,12 +256,27 @@ class CheckpointContext:
                 with context.checkpoint.restore_path(newest) as path:
                     model.load_state_dict(torch.load(path / "model.pt", weights_only=True))
         """
-        earlier = self._earlier
-        return None if earlier is None else self._distributed.run_on_chief(lambda: earlier.latest(self.list()))
+        return None if self._train is None else self._distributed.run_on_chief(self._find_latest)
+
+    def _find_latest(self) -> str | None:
+        assert self._train is not None
+        if self._trial_info is not None:
+            return self._trial_info.latest_checkpoint
+        history, stored = self._train.find_checkpoints("latest", "", True) or History(), self.list()
+        self._found = next((one for one in history.found if one in stored), None)
+        return self._found
 
     def _note_restored(self, storage_id: str, metadata: Mapping[str, Any] | None = None) -> None:
-        if self._earlier is not None and self._distributed.rank == 0:
-            self._earlier.restored(storage_id, self.get_metadata(storage_id) if metadata is None else metadata)
+        """Report the checkpoint that a run continues from, unless it has reported metrics already.
+
+        One that `latest()` returned makes it the next attempt of that trial; another one is recorded as its parent's.
+        """
+        train = self._train
+        if train is None or self._trial_info is not None or self._distributed.rank != 0 or train.has_reported:
+            return
+        steps = (self.get_metadata(storage_id) if metadata is None else metadata).get("steps_completed")
+        if isinstance(steps, int):
+            train.note_fit(steps, storage_id, continues=True, joins=storage_id == self._found)
 
     def delete(self, storage_id: str) -> None:
         """Remove a checkpoint. One that is gone already is no error."""
@@ -313,15 +331,6 @@ class CheckpointContext:
             )
         return checked
 
-    @contextlib.contextmanager
-    def _drafting(self, storage_id: str, *, is_sole: bool = False) -> Iterator[Draft]:
-        """Open a draft; one that is not published is removed."""
-        draft = self._storage.draft(storage_id, is_sole=is_sole)
-        try:
-            yield draft
-        finally:
-            draft.discard()
-
     def _publish(
         self,
         draft: Draft,
@@ -374,31 +383,20 @@ class CheckpointContext:
         mine = self._settled_share(offers, source)
         writes_metadata = self._distributed.rank == next(r for r, offer in enumerate(offers) if offer.paths is not None)
         with contextlib.ExitStack() as stack:
-            own = draft or stack.enter_context(self._drafting(storage_id))
-            parts = self._all_or_none(
-                lambda: self._put_share(
-                    own, source, mine, metadata if writes_metadata else None, move=draft is not None
-                )
-            )
+            own = draft or stack.enter_context(self._storage.draft(storage_id))
+
+            def put() -> dict[str, FileEntry]:
+                entries: dict[str, FileEntry] = {}
+                if source is not None and mine:
+                    entries |= own.put(Path(source), sorted(mine), move=draft is not None)
+                if writes_metadata:
+                    entries |= own.put_bytes(METADATA, json.dumps(metadata, indent=2).encode())
+                return entries
+
+            parts = self._all_or_none(put)
             entries = {path: entry for part in parts for path, entry in part.items()}
             self._distributed.run_on_chief(lambda: self._publish(own, entries, metadata, keeps_metadata=False))
         return storage_id
-
-    def _put_share(
-        self,
-        draft: Draft,
-        source: os.PathLike[str] | str | None,
-        paths: set[str],
-        metadata: dict[str, Json] | None,
-        *,
-        move: bool,
-    ) -> dict[str, FileEntry]:
-        entries: dict[str, FileEntry] = {}
-        if source is not None and paths:
-            entries.update(draft.put(Path(source), sorted(paths), move=move))
-        if metadata is not None:
-            entries.update(draft.put_bytes(METADATA, json.dumps(metadata, indent=2).encode()))
-        return entries
 
     def _settled_share(self, offers: builtins.list[_sharding.Offer], source: os.PathLike[str] | str | None) -> set[str]:
         """Return the paths that this rank uploads. Collective."""
@@ -407,7 +405,7 @@ class CheckpointContext:
 
         def digests() -> dict[str, str]:
             contested = [path for path, ranks in shares.contested.items() if rank in ranks]
-            return {path: files.digest_of(Path(source or ".") / path) for path in contested}
+            return {path: tree.measure(Path(source or ".") / path).sha256 for path in contested}
 
         paths, conflicts = shares.settle(self._all_or_none(digests) if shares.contested else [])
         if conflicts:
@@ -418,7 +416,7 @@ class CheckpointContext:
     def _store_path_shards(self, metadata: dict[str, Any] | None) -> Iterator[tuple[Path, str]]:
         """Collective, at both ends of the block."""
         storage_id = self._distributed.broadcast(str(uuid.uuid4()))
-        with self._drafting(storage_id) as draft:
+        with self._storage.draft(storage_id) as draft:
             path = self._all_or_none(draft.workspace)[self._distributed.rank]
             try:
                 yield path, storage_id

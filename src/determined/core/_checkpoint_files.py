@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -14,7 +13,7 @@ from determined import artifacts
 from determined._redact import redacted
 from determined._types import Json
 from determined.artifacts import Selector, SharedFile
-from determined.artifacts.writer import naming
+from determined.artifacts.tree import naming
 from determined.core.recording.values import plain
 from determined.store.messages import LARGEST_STEP
 
@@ -81,12 +80,3 @@ def whole_steps(steps: Json) -> int:
     if steps > LARGEST_STEP:
         raise ValueError(f"steps_completed in the checkpoint's metadata is {steps}; expected at most 2**63 - 1.")
     return steps
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    checksum = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            checksum.update(block)
-    return checksum.hexdigest()

@@ -6,14 +6,12 @@ import logging
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from determined import artifacts, errors
 from determined._home import data_directory
 from determined._info import ClusterInfo, get_cluster_info
 from determined.core._checkpoint import CheckpointContext
-from determined.core._earlier import EarlierRuns
-from determined.core._experimental import ExperimentalCoreContext
 from determined.core._preempt import PreemptContext, PreemptMode
 from determined.core._profiler import ProfilerContext
 from determined.core._searcher import (
@@ -22,17 +20,16 @@ from determined.core._searcher import (
     _parse_searcher_max_length,
     _parse_searcher_units,
 )
-from determined.core._train import EarlyExitReason, NonChiefReports, TrainContext
+from determined.core._train import EarlyExitReason, ExperimentalCoreContext, NonChiefReports, TrainContext
 from determined.core.ranks.distributed import DistributedContext
-from determined.core.ranks.stacks import StackSignal
-from determined.core.recording.event_upload import RunUploads
+from determined.core.ranks.watch import StackSignal
 from determined.core.recording.heartbeat import EnvironmentNote, Heartbeat
-from determined.core.recording.link import Attached, History, Link, NullLink
+from determined.core.recording.link import Attached, Link, NullLink
 from determined.core.recording.log_capture import LogTee
 from determined.core.recording.run_description import Run, RunDescription, describe, new_run, storage_config
-from determined.core.recording.shipper import HISTORY_SECONDS, Follower, Shipper
+from determined.core.recording.shipper import Follower, Shipper
 from determined.core.recording.store_link import choose_link
-from determined.core.recording.tensorboard import EventFiles, TensorboardMode, rank_directory
+from determined.core.recording.tensorboard import EventFiles, RunUploads, TensorboardMode, rank_directory
 from determined.store.messages import Report
 
 logger = logging.getLogger("determined.core")
@@ -154,14 +151,6 @@ class Context:
             f"alert({title!r}) goes to the webhooks of a cluster, and this process was not started by one "
             f"(level {level!r}, description {description!r}). Log it, or guard the call with `if context.info:`."
         )
-
-    def find_checkpoints(
-        self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool
-    ) -> History | None:
-        """Return the checkpoints of this script that the store knows, this run's too; None if they are unknown."""
-        if not self._shipper.flush(HISTORY_SECONDS):  # it would name an older one than this run has saved
-            return None
-        return self._link.find_checkpoints(which, trial_class, smaller_is_better)
 
     def experiment_of(self, storage_id: str) -> int | None:
         """Return the experiment that a checkpoint belongs to, if the store knows it."""
@@ -361,9 +350,10 @@ def _build(
         non_chief_reports=non_chief_reports,
         searcher=searcher_config,
     )
-    earlier = EarlierRuns(link, shipper, train, info) if follows_restores else None
     return Context(
-        CheckpointContext(distributed, storage, shipper, needs_metadata=is_trial, earlier=earlier),
+        CheckpointContext(
+            distributed, storage, shipper, needs_metadata=is_trial, train=train if follows_restores else None, info=info
+        ),
         distributed,
         PreemptContext(distributed, preempt_mode, link=link, shipper=shipper),
         train,

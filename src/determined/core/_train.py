@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from determined._types import Json
-from determined.core.recording.link import Link, NullLink
+from determined.core.recording.link import History, Link, NullLink
 from determined.core.recording.shipper import HISTORY_SECONDS, Shipper
 from determined.core.recording.tensorboard import EventFiles, Mangler, Selector, TensorboardMode
 from determined.core.recording.values import plain, plain_batches, plain_metrics
 from determined.store.messages import (
+    CheckpointUseReport,
     EarlyExitReport,
     FitReport,
     MetadataReport,
@@ -186,6 +187,14 @@ class TrainContext:
             self._link.begin_fit(fit)
             self._shipper.put(fit)
 
+    def find_checkpoints(
+        self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool
+    ) -> History | None:
+        """Return the checkpoints of this script that the store knows, this run's too; None if they are unknown."""
+        if not self._shipper.flush(HISTORY_SECONDS):  # it would name an older one than this run has saved
+            return None
+        return self._link.find_checkpoints(which, trial_class, smaller_is_better)
+
     def best_before(self, storage_id: str) -> float | None:
         """Return the best value of the searcher metric when a checkpoint was saved; None if it is unknown."""
         self._shipper.flush(HISTORY_SECONDS)
@@ -288,3 +297,38 @@ def _validation_values(metrics: Any) -> Any:
         if isinstance(value, (bytes, bytearray)):
             logger.warning("Validation metric %r holds bytes and is not reported.", name)
     return {name: value for name, value in metrics.items() if not isinstance(value, (bytes, bytearray))}
+
+
+class ExperimentalCoreContext:
+    """Links this task to checkpoints and model versions. Reached as `core_context.experimental`."""
+
+    def __init__(self, shipper: Shipper | None = None) -> None:
+        self._shipper = shipper or Shipper()
+
+    def report_task_using_checkpoint(self, checkpoint: Any) -> None:
+        """Say that this task works with a checkpoint, for example to run inference.
+
+        Args:
+            checkpoint: An object with a `uuid`, or the storage id itself.
+        """
+        self._shipper.put(CheckpointUseReport(_storage_id(checkpoint)))
+
+    def report_task_using_model_version(self, model_version: Any) -> None:
+        """Say that this task works with a registered model version.
+
+        Args:
+            model_version: An object with `checkpoint`, `model_id` and `model_version`.
+        """
+        checkpoint = getattr(model_version, "checkpoint", None)
+        if checkpoint is None:
+            raise ValueError(f"{model_version!r} has no checkpoint, so there is nothing to say it uses.")
+        self._shipper.put(
+            CheckpointUseReport(_storage_id(checkpoint), model_version.model_id, model_version.model_version)
+        )
+
+
+def _storage_id(checkpoint: Any) -> str:
+    uuid = checkpoint if isinstance(checkpoint, str) else getattr(checkpoint, "uuid", None)
+    if not uuid:
+        raise TypeError(f"{checkpoint!r} is no checkpoint: expected a storage id, or an object with a uuid.")
+    return str(uuid)

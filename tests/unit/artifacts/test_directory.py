@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from determined import errors
-from determined.artifacts import SharedFile, Storage, list_tree, open_storage, tree, writer
+from determined.artifacts import SharedFile, Storage, list_tree, open_storage, tree
 from determined.artifacts.directory import DirectoryStorage
 from tests.contracts.storage import NOW, TABLE, StorageContract, content, make_files, new_id, store
 
@@ -268,7 +268,7 @@ def write_alone(storage: Storage, storage_id: str) -> dict[str, bytes]:
     try:
         space = draft.workspace()
         (space / "code").mkdir()
-        written = {"weights": writer.write_measured(space / "weights", b"w" * 2_000_000)}
+        written = {"weights": tree.write_measured(space / "weights", b"w" * 2_000_000)}
         make_files(space, ["deep/er/own", "metadata.json"])
         entries = draft.put(space, ["weights", "code/", "deep/er/own"], move=True, known=written)
         entries |= draft.put_shared(SHARED) | draft.put_bytes("metadata.json", b"{}")

@@ -331,7 +331,7 @@ def test_the_newest_checkpoint_is_known_before_it_is_asked_for(
             pass
         assert begun.wait(30)
         monkeypatch.setattr(shipper, "HISTORY_SECONDS", 0.0)
-        assert context.find_checkpoints("latest", "Trial", True) is None  # there is no telling
+        assert context.train.find_checkpoints("latest", "Trial", True) is None  # there is no telling
         monkeypatch.setattr(shipper, "HISTORY_SECONDS", 30.0)
         may_go_on.set()
-        assert context.find_checkpoints("latest", "Trial", True) == History(["1"])
+        assert context.train.find_checkpoints("latest", "Trial", True) == History(["1"])

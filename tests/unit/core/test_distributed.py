@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from determined.core import DistributedContext
-from determined.core.ranks.distributed import DummyDistributedContext
+from determined.core import DistributedContext, DummyDistributedContext
 from determined.core.ranks.launcher import parse_tf_config
 from determined.core.ranks.members import Ranks
 from determined.errors import LauncherError

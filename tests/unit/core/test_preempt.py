@@ -16,7 +16,7 @@ from types import FrameType
 import pytest
 
 from determined import core, errors
-from determined.core import PreemptContext, PreemptMode, _preempt, _stop_signals
+from determined.core import PreemptContext, PreemptMode, _preempt
 from determined.core.recording.shipper import Shipper
 from determined.store.messages import PreemptionAcknowledged
 from tests.fakes import MemoryLink
@@ -230,7 +230,7 @@ def test_a_second_ctrl_c_interrupts_at_once(preempt: PreemptContext) -> None:
 
 def test_a_second_sigterm_changes_nothing(preempt: PreemptContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler that repeats itself does not kill the checkpoint being written, however late it does so."""
-    monkeypatch.setattr(_stop_signals, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(_preempt, "PATIENCE_SECONDS", -1.0)
     assert preempt.should_preempt() is False
     for _ in range(3):
         signal.raise_signal(signal.SIGTERM)

@@ -13,8 +13,7 @@ import pytest
 from determined.core import DistributedContext
 from determined.core.recording import event_file
 from determined.core.recording.event_file import EventFile
-from determined.core.recording.event_upload import all_but_events
-from determined.core.recording.tensorboard import rank_aware_path
+from determined.core.recording.tensorboard import all_but_events, rank_aware_path
 from determined.pytorch.display.tensorboard import EventWriter
 from tests.unit.pytorch.contexts import make_context
 

@@ -14,7 +14,7 @@ import fsspec
 import pytest
 
 from determined import tensorboard
-from determined.core.recording import event_upload
+from determined.core.recording import tensorboard as event_files
 from determined.errors import StorageConfigError
 from determined.tensorboard.util import get_rank_aware_path
 
@@ -58,8 +58,8 @@ def eventually(true: Callable[[], bool]) -> bool:
 
 def test_a_second_sync_within_a_second_uploads_nothing(base: Path, monkeypatch: pytest.MonkeyPatch):
     """D-51: and the files it left are made up for when the manager closes, even without `sync_on_close`."""
-    assert event_upload.PAUSE_SECONDS == 1.0
-    monkeypatch.setattr(event_upload, "PAUSE_SECONDS", 3600.0)  # a slow machine's second
+    assert event_files.PAUSE_SECONDS == 1.0
+    monkeypatch.setattr(event_files, "PAUSE_SECONDS", 3600.0)  # a slow machine's second
     manager = Keeping(base, "sync", async_upload=False, sync_on_close=False)
     touch(base / "a")
     manager.sync()
@@ -72,7 +72,7 @@ def test_a_second_sync_within_a_second_uploads_nothing(base: Path, monkeypatch: 
 
 def test_what_a_dropped_sync_left_is_uploaded_a_little_later(base: Path, monkeypatch: pytest.MonkeyPatch):
     """Wart 6.5: with a thread, a sync within the second is put off, not dropped."""
-    monkeypatch.setattr(event_upload, "PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr(event_files, "PAUSE_SECONDS", 0.3)
     with Keeping(base, "sync", sync_on_close=False) as manager:
         touch(base / "a")
         manager.sync()
@@ -85,7 +85,7 @@ def test_what_a_dropped_sync_left_is_uploaded_a_little_later(base: Path, monkeyp
 
 def test_unchanged_files_are_not_uploaded_again(base: Path, monkeypatch: pytest.MonkeyPatch):
     """D-52: a file is uploaded again when it has changed, and only then."""
-    monkeypatch.setattr(event_upload, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(event_files, "PAUSE_SECONDS", 0.0)
     manager = Keeping(base, "sync", async_upload=False)
     touch(base / "a")
     touch(base / "sub" / "b")
@@ -105,7 +105,7 @@ def test_trouble_is_a_warning_and_the_file_is_tried_again(
     base: Path, in_thread: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """D-53: an upload that raises is logged, and later syncs work."""
-    monkeypatch.setattr(event_upload, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(event_files, "PAUSE_SECONDS", 0.0)
     with Keeping(base, "sync", async_upload=in_thread) as manager:
         manager.trouble = OSError("no route")
         touch(base / "a")

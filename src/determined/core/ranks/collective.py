@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from determined.core.ranks.members import Member
-from determined.core.ranks.message import (
+from determined.core.ranks.participant import Participant
+from determined.core.ranks.session import (
     CHUNK_BYTES,
     Call,
     Message,
@@ -25,7 +26,6 @@ from determined.core.ranks.message import (
     read,
     write,
 )
-from determined.core.ranks.participant import Participant
 from determined.errors import CollectiveError
 
 T = TypeVar("T")

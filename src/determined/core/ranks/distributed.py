@@ -16,9 +16,8 @@ from determined.core.ranks import launcher, signing
 from determined.core.ranks.collective import CHIEF_FACTOR, Channel
 from determined.core.ranks.connection import Connection, open_launcher_store, open_own_store
 from determined.core.ranks.members import NUMBERS, Member, Ranks
-from determined.core.ranks.message import describe
 from determined.core.ranks.participant import Participant
-from determined.core.ranks.session import Registration
+from determined.core.ranks.session import Registration, describe
 from determined.errors import CollectiveError
 
 T = TypeVar("T")
@@ -387,4 +386,6 @@ class DistributedContext:
         self.close()
 
 
-DummyDistributedContext = DistributedContext
+def run_on_chief(distributed: DistributedContext, work: Callable[[], T]) -> T:
+    """Return the chief's result of `work` on every rank; raise its error there too. Collective."""
+    return distributed.run_on_chief(work)

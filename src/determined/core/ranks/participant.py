@@ -16,8 +16,7 @@ from typing import NoReturn, TypeVar
 
 from determined.core.ranks.connection import ConnectionLost
 from determined.core.ranks.members import Member, name_members
-from determined.core.ranks.message import Call, Message, describe, mismatch, read
-from determined.core.ranks.session import Session, slots
+from determined.core.ranks.session import Call, Message, Session, describe, mismatch, read, slots
 from determined.core.ranks.watch import Watch
 from determined.errors import CollectiveError, CollectiveTimeout
 

@@ -7,34 +7,153 @@ go of Python's lock, reports nothing: that too is noticed, by the others.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import logging
+import os
+import re
+import signal
+import sys
+import tempfile
 import threading
 import time
+import traceback
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
-from dataclasses import asdict
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from determined.core.ranks.connection import in_thread
-from determined.core.ranks.members import Member
-from determined.core.ranks.message import Call
-from determined.core.ranks.session import NOTHING_YET
-from determined.core.ranks.stacks import stack_of
-from determined.core.ranks.status import (
-    EXCHANGES,
-    WAITS,
-    WORKS,
-    Status,
-    describe_wait,
-    exchanges_tensors,
-    find_stuck,
-    find_suspects,
-)
+from determined.core.ranks.members import Member, name_ranks
+from determined.core.ranks.session import NOTHING_YET, Call
 from determined.errors import CollectiveError, CollectiveTimeout
 
 if TYPE_CHECKING:
     from determined.core.ranks.participant import Participant
+
+WORKS, WAITS, EXCHANGES = "works", "waits", "exchanges"
+# Where a thread is in Python while torch exchanges tensors with other ranks: in backward, or in a call of its own.
+_EXCHANGE = re.compile(r'File "[^"]*[/\\]torch[/\\](autograd|distributed|nn[/\\]parallel)[/\\]')
+
+
+@dataclass(frozen=True)
+class Status:
+    """What one rank has last reported about itself."""
+
+    elapsed: float = 0.0  # seconds since the session began, by its clock
+    still: float = 0.0  # seconds since it last made a call or finished a batch
+    state: str = WORKS
+    call: str = ""  # the last collective that it made, in words
+    needs: list[int] = field(default_factory=list)  # ranks for which it waits
+    batches: int = -1  # how many it has trained, if it trains
+    stack: list[str] = field(default_factory=list)  # once it has been still for a while
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """Ranks that keep others waiting, and those others."""
+
+    ranks: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+
+
+def exchanges_tensors(stack: Sequence[str]) -> bool:
+    """Whether a thread with this stack is in a call in which torch waits for other ranks."""
+    return bool(stack) and _EXCHANGE.match(stack[0]) is not None
+
+
+def find_suspects(statuses: Mapping[int, Status], silent: set[int], patience: float) -> Suspects:
+    """Find who keeps others waiting that have not moved for `patience` seconds. `silent` ranks report nothing any more.
+
+    A rank in one of our calls reports for whom it waits. One that exchanges tensors waits for all, so it is for those
+    that do something else and do not move. Where torch waits out of sight, as with GPUs, it is for those that have
+    trained fewer batches than others.
+    """
+    waits = {r for r, status in statuses.items() if r not in silent and status.state == WAITS}
+    exchanges = {r for r, status in statuses.items() if r not in silent and status.state == EXCHANGES}
+    still = {r for r, status in statuses.items() if r in silent or status.still >= patience}
+    patient = still - silent
+    suspects = {needed for rank in waits & patient for needed in statuses[rank].needs} - waits
+    if exchanges & patient:
+        suspects |= still - waits - exchanges
+    batches = {status.batches for status in statuses.values()}
+    if len(still) == len(statuses) and len(batches) > 1 and min(batches) >= 0:
+        suspects |= {r for r, status in statuses.items() if status.batches == min(batches)} - waits - exchanges
+    waiting = patient - suspects
+    return Suspects(sorted(suspects), sorted(waiting & (waits | exchanges) or waiting) if suspects else [])
+
+
+def find_stuck(statuses: Mapping[int, Status], silent: set[int], patience: float) -> set[int]:
+    """Find who neither waits nor has moved for `patience` seconds, for a rank that has given up waiting."""
+    return {r for r, status in statuses.items() if r in silent or (status.state == WORKS and status.still >= patience)}
+
+
+def describe_wait(suspects: Suspects, statuses: Mapping[int, Status]) -> str:
+    """Return who is kept waiting, where and for how long, for a sentence."""
+    longest = max((statuses[rank] for rank in suspects.waiting), key=lambda status: status.still)
+    where = f"in {longest.call}" if longest.state == WAITS else "in an exchange of tensors"
+    return f"keeps {name_ranks(suspects.waiting)} waiting {where}, for {longest.still:.0f} s"
+
+
+FRAMES = 8
+
+
+def stack_of(thread: int) -> list[str]:
+    """Return where the thread with this ident is in Python, innermost first, a line per frame.
+
+    Safe while it runs, unlike a walk over its frames: the interpreter writes it down without letting go of its lock.
+    """
+    try:
+        with tempfile.TemporaryFile() as file:
+            faulthandler.dump_traceback(file, all_threads=True)
+            file.seek(0)
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    _, _, found = text.partition(f"hread 0x{thread:016x}")  # "Thread", or "Current thread"
+    return [line.strip() for line in found.partition("\n\n")[0].splitlines()[1 : 1 + FRAMES]]
+
+
+class StackSignal:
+    """SIGUSR1 prints stacks to stderr, and training goes on.
+
+    The main thread's is printed at once, even if the process is stuck. Those of the others follow when the main thread
+    is back in Python: to look at threads while they run would crash the process now and then.
+    """
+
+    def __init__(self) -> None:
+        self._before: Any = None
+        self._is_installed = False
+
+    def install(self) -> None:
+        """Begin to answer; a handler that was there before is called too."""
+        if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGUSR1"):
+            return
+        faulthandler.unregister(signal.SIGUSR1)  # else one whose handler was replaced since would make ours do nothing
+        self._before = signal.signal(signal.SIGUSR1, self._show_others)
+        faulthandler.register(signal.SIGUSR1, file=2, all_threads=False, chain=True)
+        self._is_installed = True
+
+    def restore(self) -> None:
+        """Put back the handler that was there before."""
+        if not self._is_installed or threading.current_thread() is not threading.main_thread():
+            return
+        self._is_installed = False
+        if signal.getsignal(signal.SIGUSR1) == self._show_others:  # else somebody came after us: leave theirs alone
+            faulthandler.unregister(signal.SIGUSR1)
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL if self._before is None else self._before)
+
+    def _show_others(self, number: int, frame: types.FrameType | None) -> None:
+        frames = sys._current_frames()
+        for thread in threading.enumerate():
+            if thread is not threading.main_thread() and thread.ident in frames:
+                stack = "".join(traceback.format_stack(frames[thread.ident]))
+                with contextlib.suppress(OSError):  # stderr may be closed, or a pipe that nobody reads
+                    os.write(2, f"\nThread {thread.name} (most recent call last):\n{stack}".encode(errors="replace"))
+        if callable(self._before):
+            self._before(number, frame)
+
 
 logger = logging.getLogger("determined.core")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from determined.core.recording.values import differences
 from determined.store.messages import FitReport, Report, Signal
@@ -95,14 +95,17 @@ def choose_checkpoints(
     return History([storage_id for _, storage_id in found], unlike=unlike)
 
 
-class Link(Protocol):
-    """Carries reports out and signals in. `tests/contracts/link.py` tests what every link promises."""
+class Link:
+    """Carries reports out and signals in. `tests/contracts/link.py` tests what every link promises.
 
-    place: str
+    Its own methods record nothing and know nothing: a link has those that it can do better.
+    """
+
+    place = "nowhere"
     """Where reports are written to, for people."""
-    listens: bool
+    listens = False
     """Whether `signal()` can ever return more than `Signal.NONE`; if not, nobody asks."""
-    is_managed: bool
+    is_managed = False
     """Whether a request to stop may be waiting already when the run starts."""
 
     def send(self, reports: Sequence[Report]) -> None:
@@ -113,12 +116,14 @@ class Link(Protocol):
             Exception: Never. The reports are refused, and the next report of the training process raises this.
         """
 
-    def keep(self, reports: Sequence[Report]) -> bool:
+    def keep(self, reports: Sequence[Report]) -> bool:  # noqa: ARG002 - here and below: a link that knows uses them
         """Write reports to the disk, to be delivered before the next ones, maybe by another process. False: failed."""
+        return False
 
-    def copy(self, reports: Sequence[Report], number: int) -> bool:
+    def copy(self, reports: Sequence[Report], number: int) -> bool:  # noqa: ARG002
         """Write reports to the disk too, under a number: if this process dies before they are delivered, another
         process delivers them. Quick. False: failed."""
+        return True
 
     def drop_copy(self, number: int) -> None:
         """Remove the copy with this number: its reports are delivered."""
@@ -135,75 +140,22 @@ class Link(Protocol):
 
     def signal(self) -> Signal:
         """Return what the outside asks for now."""
-
-    def attach(self) -> Attached | None:
-        """Return the trial that this run is recorded as, made now if need be; None without an answer within seconds."""
-
-    def metadata(self) -> dict[str, Any] | None:
-        """Return the metadata that the run's trial has already; None without any, or without an answer in seconds."""
-
-    def best_validation(self) -> float | None:
-        """Return the best searcher metric of the whole experiment so far, as far as this link knows. Quick."""
-
-    def best_before(self, storage_id: str) -> float | None:
-        """Return the best searcher metric that was known when a checkpoint was saved; None if that is unknown."""
-
-    def find_checkpoints(
-        self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool
-    ) -> History | None:
-        """Return the checkpoints of earlier runs of this script in this storage; None if they are unknown."""
-
-    def experiment_of(self, storage_id: str) -> int | None:
-        """Return the experiment that a checkpoint belongs to; None if unknown, or without an answer within seconds."""
-
-    def recorded_as(self) -> Attached | None:
-        """Return the trial that this run is recorded as, as far as this link knows. Quick."""
-
-    def close(self) -> None:
-        """Free what is held. Nothing is sent afterwards."""
-
-
-class NullLink:
-    """Records nothing."""
-
-    place = "nowhere"
-    listens = False
-    is_managed = False
-
-    def send(self, reports: Sequence[Report]) -> None:
-        pass
-
-    def keep(self, reports: Sequence[Report]) -> bool:  # noqa: ARG002 - whatever they are
-        return False
-
-    def copy(self, reports: Sequence[Report], number: int) -> bool:  # noqa: ARG002 - nobody would look for it
-        return True
-
-    def drop_copy(self, number: int) -> None:
-        pass
-
-    def mark_pending(self, storage_id: str) -> None:
-        pass
-
-    def begin_fit(self, fit: FitReport) -> None:
-        pass
-
-    def beat(self) -> None:
-        pass
-
-    def signal(self) -> Signal:
         return Signal.NONE
 
     def attach(self) -> Attached | None:
+        """Return the trial that this run is recorded as, made now if need be; None without an answer within seconds."""
         return None
 
     def metadata(self) -> dict[str, Any] | None:
+        """Return the metadata that the run's trial has already; None without any, or without an answer in seconds."""
         return None
 
     def best_validation(self) -> float | None:
+        """Return the best searcher metric of the whole experiment so far, as far as this link knows. Quick."""
         return None
 
-    def best_before(self, storage_id: str) -> float | None:  # noqa: ARG002 - there is no history
+    def best_before(self, storage_id: str) -> float | None:  # noqa: ARG002
+        """Return the best searcher metric that was known when a checkpoint was saved; None if that is unknown."""
         return None
 
     def find_checkpoints(
@@ -212,13 +164,20 @@ class NullLink:
         trial_class: str,  # noqa: ARG002
         smaller_is_better: bool,  # noqa: ARG002
     ) -> History | None:
+        """Return the checkpoints of earlier runs of this script in this storage; None if they are unknown."""
         return None
 
-    def experiment_of(self, storage_id: str) -> int | None:  # noqa: ARG002 - there is no history
+    def experiment_of(self, storage_id: str) -> int | None:  # noqa: ARG002
+        """Return the experiment that a checkpoint belongs to; None if unknown, or without an answer within seconds."""
         return None
 
     def recorded_as(self) -> Attached | None:
+        """Return the trial that this run is recorded as, as far as this link knows. Quick."""
         return None
 
     def close(self) -> None:
-        pass
+        """Free what is held. Nothing is sent afterwards."""
+
+
+class NullLink(Link):
+    """Records nothing."""

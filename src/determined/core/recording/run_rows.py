@@ -328,8 +328,7 @@ def _begin_fit(
                 pass  # it has saved something of its own already
         trials.update(conn, attempt.trial_id, warm_start_checkpoint_uuid=fit.storage_id[:64])
         if owner is not None:
-            parent = trials.get(conn, owner, deleted=True).experiment_id
-            experiments.update(conn, attempt.experiment_id, parent_id=parent)
+            experiments.update(conn, attempt.experiment_id, parent_id=experiment_of(conn, fit.storage_id))
     if recorded.steps > fit.steps:
         number = recorded.attempts + 1
         again = _begin_attempt(conn, attempt.trial_id, f"{run.name}+{number}", run, description)
@@ -363,6 +362,17 @@ def _may_continue(conn: Connection, description: RunDescription, trial_id: int) 
 
 
 # Earlier runs.
+
+
+def metadata(conn: Connection, run: Run, recorded: RecordedRun) -> dict[str, Any]:
+    """Return the metadata of the run's trial."""
+    return trials.get(conn, refresh(conn, run, recorded).attempt.trial_id).metadata
+
+
+def experiment_of(conn: Connection, storage_id: str) -> int | None:
+    """Return the experiment that a checkpoint belongs to."""
+    owner = runs.owner_of(conn, storage_id)
+    return None if owner is None else trials.get(conn, owner, deleted=True).experiment_id
 
 
 def find_checkpoints(

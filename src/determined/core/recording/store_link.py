@@ -76,7 +76,7 @@ _PASSING = (errors.LinkUnavailable, errors.StoreDamaged, _StoreReplaced)
 """Trouble that `send` handles or its caller retries."""
 
 
-class StoreLink:
+class StoreLink(Link):
     """Records one run in the store.
 
     The store is opened with the first report. While that fails, or a transaction fails, the caller keeps the reports,
@@ -368,54 +368,33 @@ class StoreLink:
         return Signal.NONE
 
     def attach(self) -> Attached | None:
-        def question(conn: Connection) -> Attached:
-            from determined.core.recording import run_rows
-
-            assert self._recorded is not None
-            return run_rows.attached(conn, self._recorded)
-
-        return self._ask(question, begins=True)
+        return self._ask(lambda conn, rows: rows.attached(conn, self._recorded), begins=True)
 
     def metadata(self) -> dict[str, Any] | None:
-        def question(conn: Connection) -> dict[str, Any]:
-            from determined.core.recording import run_rows
-            from determined.store import trials
-
-            assert self._recorded is not None
-            return trials.get(conn, run_rows.refresh(conn, self._run, self._recorded).attempt.trial_id).metadata
-
-        return self._ask(question, begins=True) or None
+        return self._ask(lambda conn, rows: rows.metadata(conn, self._run, self._recorded), begins=True) or None
 
     def best_validation(self) -> float | None:
         return self._best
 
     def best_before(self, storage_id: str) -> float | None:
-        def question(conn: Connection) -> float | None:
-            from determined.core.recording import run_rows
-
-            return run_rows.best_before(conn, self._description, storage_id)
-
-        return self._ask(question) if (self._description.config.get("searcher") or {}).get("metric") else None
+        if not (self._description.config.get("searcher") or {}).get("metric"):
+            return None
+        return self._ask(lambda conn, rows: rows.best_before(conn, self._description, storage_id))
 
     def find_checkpoints(
         self, which: Literal["latest", "best"], trial_class: str, smaller_is_better: bool
     ) -> History | None:
-        def question(conn: Connection) -> History | None:
-            from determined.core.recording import run_rows
-
+        def question(conn: Connection, rows: Any) -> History | None:
             own = None if self._recorded is None else self._recorded.attempt.trial_id
-            return run_rows.find_checkpoints(conn, self._description, which, trial_class, smaller_is_better, own)
+            found: History | None = rows.find_checkpoints(
+                conn, self._description, which, trial_class, smaller_is_better, own
+            )
+            return found
 
         return None if self.is_managed or self._description.is_detached else self._ask(question)
 
     def experiment_of(self, storage_id: str) -> int | None:
-        def question(conn: Connection) -> int | None:
-            from determined.store import runs, trials
-
-            owner = runs.owner_of(conn, storage_id)
-            return None if owner is None else trials.get(conn, owner, deleted=True).experiment_id
-
-        return self._ask(question)
+        return self._ask(lambda conn, rows: rows.experiment_of(conn, storage_id))
 
     def recorded_as(self) -> Attached | None:
         if self._recorded is None or self._is_over:
@@ -423,15 +402,20 @@ class StoreLink:
         attempt = self._recorded.attempt
         return Attached(attempt.trial_id, attempt.experiment_id, attempt.attempt)
 
-    def _ask(self, question: Callable[[Connection], T], begins: bool = False) -> T | None:
-        """Return the store's answer; None, with a warning, if none comes in time. `begins`: begin the run first."""
+    def _ask(self, question: Callable[[Connection, Any], T], begins: bool = False) -> T | None:
+        """Return the store's answer; None, with a warning, if none comes in time. `begins`: begin the run first.
+
+        The question gets a connection and `run_rows`, which loads SQL.
+        """
 
         def read() -> T:
             store = self._open_store()
+            from determined.core.recording import run_rows
+
             if begins:
                 self._begin_run(store)
             with store.read() as conn:
-                return question(conn)
+                return question(conn, run_rows)
 
         return _in_time(read)
 

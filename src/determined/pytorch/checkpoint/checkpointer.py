@@ -20,7 +20,7 @@ import torch
 
 from determined import core
 from determined.artifacts import FileEntry, SharedFile
-from determined.artifacts.writer import MeasuredFile, naming, write_measured
+from determined.artifacts.tree import MeasuredFile, naming, write_measured
 from determined.core._checkpoint_files import write_shared
 from determined.pytorch._callback import Callbacks, overrides
 from determined.pytorch._state import CheckpointMismatch, Progress, RankPart, Restoring, TrainingState

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from determined import artifacts, errors
-from determined.artifacts.paths import check_path
+from determined.artifacts.manifest import check_path
 from determined.pytorch.checkpoint import older_layouts
 from determined.pytorch.checkpoint.torch_archive import check_archive
 

@@ -185,7 +185,7 @@ def find_checkpoint(
     """
 
     def find() -> Found:
-        history = core_context.find_checkpoints(which, trial_class_name, smaller_is_better) or History()
+        history = core_context.train.find_checkpoints(which, trial_class_name, smaller_is_better) or History()
         known = core_context.checkpoint.list()
         for storage_id in history.found:
             if storage_id in known:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from determined._redact import holds_key
-from determined.artifacts.paths import parents
+from determined.artifacts.manifest import parents
 
 logger = logging.getLogger("determined.pytorch")
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from determined import core
 from determined.core.recording.event_file import EventFile
-from determined.core.recording.event_upload import all_but_events, every_file
-from determined.core.recording.tensorboard import rank_aware_path, scalars
+from determined.core.recording.tensorboard import all_but_events, every_file, rank_aware_path, scalars
 from determined.core.recording.values import BatchColumns
 
 logger = logging.getLogger("determined.pytorch")

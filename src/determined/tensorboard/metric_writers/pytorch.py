@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from determined.tensorboard._paths import get_base_path
+from determined.tensorboard._manager import get_base_path
 from determined.tensorboard._writer import MetricWriter
 
 

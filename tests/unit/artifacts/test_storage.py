@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from determined.artifacts import Storage, lease, open_storage
+from determined.artifacts import Storage, bucket, open_storage
 from determined.artifacts.bucket import BucketStorage
 from determined.artifacts.directory import DirectoryStorage
 
@@ -74,11 +74,11 @@ def test_a_note_that_is_old_does_not_count() -> None:
     storage = BucketStorage(plain.driver, "x", clock=lambda: time.time() + offset)
     draft = storage.draft(ID)
     draft.publish(draft.put_bytes("weights", b"w"))
-    lease.Note(storage.driver, storage._reading_prefix(ID)).renew()
+    bucket.ReadingNote(storage.driver, storage._reading_prefix(ID)).renew()
     assert not storage.delete_unread(ID)
-    offset = lease.NOTE_SECONDS + 1
+    offset = bucket.NOTE_SECONDS + 1
     assert storage.delete_unread(ID)
-    lease.Note(storage.driver, storage._reading_prefix(ID)).renew()
+    bucket.ReadingNote(storage.driver, storage._reading_prefix(ID)).renew()
     offset = 2 * 86400.0
     assert len(storage.sweep()) == 1
     assert storage.sweep() == []

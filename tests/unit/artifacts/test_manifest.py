@@ -7,7 +7,7 @@ import time
 import pytest
 
 from determined import errors
-from determined.artifacts.paths import (
+from determined.artifacts.manifest import (
     check_path,
     check_storage_id,
     is_generated_id,

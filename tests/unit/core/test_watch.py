@@ -7,8 +7,7 @@ import pytest
 import torch.distributed
 
 from determined.core import DistributedContext
-from determined.core.ranks.stacks import stack_of
-from determined.core.ranks.status import (
+from determined.core.ranks.watch import (
     EXCHANGES,
     WAITS,
     WORKS,
@@ -18,6 +17,7 @@ from determined.core.ranks.status import (
     exchanges_tensors,
     find_stuck,
     find_suspects,
+    stack_of,
 )
 from determined.errors import CollectiveTimeout
 from tests.ranks import join_in_memory, places, run_threads, try_threads
