@@ -76,13 +76,13 @@ __getattr__, __dir__, _ = _lazy.exports(
         "_ShouldExit": "_callback",
         "_SimpleReducer": "metrics.reducer",
         "_TrainBoundaryType": "_plan",
-        "_combine_and_average_training_metrics": "metrics.older_names",
-        "_convert_metrics_to_numpy": "metrics.older_names",
+        "_combine_and_average_training_metrics": "metrics.reduction",
+        "_convert_metrics_to_numpy": "metrics.reduction",
         "_dataset_repro_warning": "data.stream",
         "_log_tb_metrics": "display.tensorboard",
         "_prepare_metrics_reducers": "metrics.reduction",
-        "_reduce_metrics": "metrics.older_names",
-        "_simple_reduce_metrics": "metrics.older_names",
+        "_reduce_metrics": "metrics.reduction",
+        "_simple_reduce_metrics": "metrics.reduction",
     },
 )
 

@@ -104,7 +104,7 @@ class PyTorchTrialContext(TrialFacts):
         self._stop_requested = False
         self.stop_requested_by = ""
         self._logs_to_tensorboard = enable_tensorboard_logging
-        self._writer = EventWriter(self.get_tensorboard_path)
+        self._writer = EventWriter(core_context.train.get_tensorboard_path)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> PyTorchTrialContext:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from determined import core, errors
-from determined.pytorch._callback import ShouldExit
-from determined.pytorch._fit import Fit
-from determined.pytorch._plan import Due
+from determined.pytorch import _rng
+from determined.pytorch._callback import Callbacks, ShouldExit
+from determined.pytorch._plan import Due, FitPlan
+from determined.pytorch._trial import PyTorchTrial
 from determined.pytorch.checkpoint import save_policy
+from determined.pytorch.data.stream import TrainingStream
 from determined.pytorch.display import console
-from determined.pytorch.rng import streams
+from determined.pytorch.display.bar import Bar
+from determined.pytorch.metrics.reduction import TrainingWindow
+
+if TYPE_CHECKING:
+    from determined.pytorch._context import PyTorchTrialContext
+    from determined.pytorch._state import Progress
+    from determined.pytorch._validate import Validation
+    from determined.pytorch.checkpoint.checkpointer import Checkpointer
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -22,6 +32,60 @@ EVENTS_SECONDS = 1.0
 
 LEAVING_SECONDS = 25.0
 """How long a rank that leaves in the middle waits for the others to do the same."""
+
+
+@dataclasses.dataclass
+class Fit:
+    """What the loop reads and changes during one `fit()`."""
+
+    trial: PyTorchTrial
+    context: PyTorchTrialContext
+    core: core.Context
+    plan: FitPlan
+    progress: Progress
+    stream: TrainingStream
+    callbacks: Callbacks
+    validation: Validation
+    checkpointer: Checkpointer
+    policy: save_policy.SavePolicy
+    window: TrainingWindow
+    bar: Bar
+    streams: _rng.KeptStreams  # as they were before the batch that is being trained
+    outcome: console.Outcome
+    saves_async: bool = False
+    measures_throughput: bool = False
+    events_synced: float = 0.0  # when, by the monotonic clock
+    searcher_metric: str | None = None
+    validates_first: bool = False
+    window_started: float = 0.0
+    misses_metric: bool = False  # a validation lacked the searcher metric, which is logged once
+    last_value: float | None = None  # of the searcher metric, at `progress.last_validation`
+    updates_checked: bool = False
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether the newest batch count is validated."""
+        return 0 < self.progress.batches_trained == self.progress.last_validation
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the newest batch count is saved; at the beginning there is nothing to save."""
+        return self.progress.batches_trained == self.progress.last_checkpoint
+
+    def checkpoint_metadata(self) -> dict[str, Any]:
+        """Return what a checkpoint stores about its validation: for `latest_checkpoint="best"`, and for the policy."""
+        metadata: dict[str, Any] = {}
+        if self.last_value is not None and self.is_validated:
+            metadata["searcher_metric"] = self.last_value
+        if self.plan.test_mode:
+            metadata["test_mode"] = True
+        if (best := self.policy.best_so_far()) is not None:
+            metadata["best_validation"] = best
+        return metadata
+
+    def counters(self) -> dict[str, int]:
+        """Return the counters that are part of every report."""
+        return {"batches": self.progress.batches_trained, "epochs": self.progress.epochs_trained}
 
 
 @contextlib.contextmanager
@@ -48,7 +112,7 @@ def ending(fit: Fit) -> Iterator[None]:
 def train(fit: Fit) -> None:
     """Train until the plan is complete or a stop is requested. Collective."""
     is_resumed = fit.progress.batches_trained > 0
-    with streams.preserved() if is_resumed else contextlib.nullcontext():  # what it draws was drawn when training began
+    with _rng.preserved() if is_resumed else contextlib.nullcontext():  # what it draws was drawn when training began
         fit.callbacks.on_training_start()
     if fit.validates_first:
         validate(fit)
@@ -81,17 +145,19 @@ def train_window(fit: Fit) -> Due:
     per window.
     """
     fit.core.train.set_status("training")
-    fit.set_training_mode(True)
-    fit.context.reducers.reset_reducers()
-    fit.window_started = time.monotonic()
     trial, context, progress, stream, position = fit.trial, fit.context, fit.progress, fit.stream, fit.context.position
+    for model in context.models:
+        model.train()
+    context.reducers.reset_reducers()
+    fit.window_started = time.monotonic()
     train_batch, add = trial.train_batch, fit.window.add
     fit.streams.begin_window(progress.batches_trained)
     keep_streams = fit.streams.keep if fit.streams.have_moved else None
     to_device = context.to_device if context.auto_to_device else None
-    accumulating = context.gradients.accumulating() if fit.spares_communication else None
+    accumulating = context.gradients.accumulating() if context.gradients.spares_communication else None
     is_update, profiler, finish_batch = context.gradients.is_update, context.profiler, context.finish_batch()
-    should_preempt, batch_length = fit.core.preempt.should_preempt, _batch_length(fit)
+    should_preempt = fit.core.preempt.should_preempt
+    batch_length = _batch_length(fit.trial) if fit.measures_throughput else None
     stop_at, stops_at_epochs = fit.plan.next_stop(progress.batches_trained), fit.plan.stops_at_epochs
 
     while True:
@@ -120,7 +186,7 @@ def train_window(fit: Fit) -> Due:
             progress.epochs_trained += 1  # before the hook, so that an exit from it saves counters that agree
             fit.callbacks.on_training_epoch_end(position.epoch_idx)
         if progress.batches_trained >= stop_at or (position.ends_epoch and stops_at_epochs):
-            if due := fit.due():
+            if due := fit.plan.due(progress.batches_trained, progress.epochs_trained, position.ends_epoch):
                 break
             stop_at = fit.plan.next_stop(progress.batches_trained)
         if should_preempt():
@@ -144,11 +210,10 @@ def report(fit: Fit, due: Due) -> None:
     fit.bar.show(metrics)
     if fit.callbacks.on_training_workload_end:
         batches = list(result.batch_metrics)  # dicts for people; until here they were columns
-        with streams.preserved():  # a run that is stopped reports once more than one that is not
+        with _rng.preserved():  # a run that is stopped reports once more than one that is not
             fit.callbacks.on_training_workload_end(avg_metrics=metrics, batch_metrics=batches)
     if due.progress:
-        fraction = fit.plan.fraction(fit.progress.batches_trained, fit.progress.epochs_trained)
-        fit.core.train.report_progress(fraction)
+        fit.core.train.report_progress(due.fraction)
 
 
 def leave(fit: Fit, reason: Exception, *, saves: bool) -> None:
@@ -249,7 +314,7 @@ def finish_saving(fit: Fit) -> None:
 def _announce(fit: Fit, storage_id: str | None) -> None:
     if storage_id is not None:
         fit.outcome.saved(storage_id, fit.progress.last_checkpoint)
-        with streams.preserved():  # whatever the hook draws: a run that saves goes on like one that does not
+        with _rng.preserved():  # whatever the hook draws: a run that saves goes on like one that does not
             fit.callbacks.on_checkpoint_upload_end(uuid=storage_id)
 
 
@@ -294,14 +359,12 @@ def note_end(fit: Fit) -> None:
         fit.core.train.end_reason = f"reached max_length={fit.plan.max_length!r}"
 
 
-def _batch_length(fit: Fit) -> Any:
-    """Return a function that counts the records of a batch; None if throughput is not measured."""
-    if not fit.measures_throughput:
-        return None
+def _batch_length(trial: PyTorchTrial) -> Callable[[Any], int]:
+    """Return a function that counts the records of a batch; 0 if they cannot be counted."""
 
     def length(batch: Any) -> int:
         try:
-            return fit.trial.get_batch_length(batch)
+            return trial.get_batch_length(batch)
         except (TypeError, ValueError):
             return 0
 

@@ -141,6 +141,8 @@ class Due:
     validate: bool = False
     checkpoint: bool = False
     progress: bool = False
+    fraction: float = dataclasses.field(default=0.0, compare=False)
+    """How much of the length is trained, from 0 to 1."""
 
     def __bool__(self) -> bool:
         return self.complete or self.validate or self.checkpoint or self.progress
@@ -176,26 +178,20 @@ class FitPlan:
 
     def due(self, batches: int, epochs: int, ends_epoch: bool) -> Due:
         """Return what to do now, after `batches` batches; `ends_epoch` says that the last one ended an epoch."""
-
-        def reached(unit: TrainUnit | None) -> bool:
-            if unit is None:
-                return False
-            return unit.should_stop(batches) if isinstance(unit, Batch) else ends_epoch and unit.should_stop(epochs)
-
+        validate, checkpoint, progress = [
+            unit is not None
+            and (unit.should_stop(batches) if isinstance(unit, Batch) else ends_epoch and unit.should_stop(epochs))
+            for unit in (self.validation_period, self.checkpoint_period, self.reporting_period)
+        ]
         complete = self.complete(batches, epochs)
-        return Due(
-            complete=complete,
-            validate=reached(self.validation_period),
-            checkpoint=reached(self.checkpoint_period),
-            progress=complete or reached(self.reporting_period),
-        )
+        return Due(complete, validate, checkpoint, complete or progress, self.fraction(batches, epochs))
 
     def next_stop(self, batches: int) -> float:
         """Return the next batch count at which something counted in batches may be due."""
         if self.test_mode:
             return batches + 1
         end = self.length if isinstance(self.max_length, Batch) else math.inf
-        return min([max(end, batches + 1), *(unit.next_after(batches) for unit in self._batch_periods)])
+        return min([max(end, batches + 1), *[unit.next_after(batches) for unit in self._batch_periods]])
 
     @functools.cached_property
     def stops_at_epochs(self) -> bool:

@@ -12,9 +12,8 @@ from determined import errors
 from determined.core import Unit
 from determined.core._searcher import _parse_searcher_max_length, _parse_searcher_units
 from determined.core.recording.values import differences
-from determined.pytorch import _loop
+from determined.pytorch import _loop, _rng
 from determined.pytorch._callback import Callbacks
-from determined.pytorch._fit import Fit
 from determined.pytorch._monitors import Monitor
 from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_reachable, check_units
 from determined.pytorch._state import Progress
@@ -27,8 +26,6 @@ from determined.pytorch.data.stream import TrainingStream, epoch_length, trainin
 from determined.pytorch.display.bar import make_bar
 from determined.pytorch.display.console import Origin, Outcome, differences_text, say_beginning, say_end
 from determined.pytorch.metrics.reduction import TrainingWindow
-from determined.pytorch.rng import streams
-from determined.pytorch.rng.kept_streams import KeptStreams
 
 if TYPE_CHECKING:
     from determined.pytorch._context import PyTorchTrialContext
@@ -140,7 +137,7 @@ class Trainer:
         with contextlib.ExitStack() as cleanup:  # in reverse order, however training ends
             cleanup.callback(callbacks.shut_down)
             self._start(callbacks, origin.checkpoint, progress.trial_id)
-            with streams.preserved():  # nothing that a loader needs is drawn from the streams of training
+            with _rng.preserved():  # nothing that a loader needs is drawn from the streams of training
                 stream, length = self._open_stream()
                 cleanup.callback(stream.close)
                 check_reachable(plan, length)
@@ -158,7 +155,7 @@ class Trainer:
                 cleanup.enter_context(context.profiler)
             bar = make_bar(plan, progress, length, is_chief, metric)
             cleanup.callback(bar.close)
-            fit = Fit(
+            fit = _loop.Fit(
                 trial=trial,
                 context=context,
                 core=services,
@@ -172,7 +169,7 @@ class Trainer:
                 window=TrainingWindow(distributed, first_batch=progress.batches_trained),
                 bar=bar,
                 outcome=outcome,
-                streams=KeptStreams(streams.device_kind()),
+                streams=_rng.KeptStreams(_rng.device_kind()),
                 saves_async=checkpoint_async,
                 measures_throughput=profiles,
                 searcher_metric=metric,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from determined import errors
+from determined.pytorch import _rng
 from determined.pytorch._callback import Callbacks
 from determined.pytorch._trial import PyTorchTrial, is_overridden
 from determined.pytorch.data.loader import DataLoader
@@ -17,7 +18,6 @@ from determined.pytorch.data.stream import validation_loader
 from determined.pytorch.data.to_device import data_length
 from determined.pytorch.metrics.reduction import NO_BATCH, ValidationPass, ValidationResult, reduce_full_dataset
 from determined.pytorch.parallel.gradients import DistributedModel
-from determined.pytorch.rng import streams
 
 if TYPE_CHECKING:
     from determined.pytorch._context import PyTorchTrialContext
@@ -70,7 +70,7 @@ class Validation:
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
         """Put models into eval mode without gradients; restore train mode and random streams afterwards."""
-        with streams.preserved(), torch.no_grad():
+        with _rng.preserved(), torch.no_grad():
             try:
                 self._set_mode(False)
                 yield

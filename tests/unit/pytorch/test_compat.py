@@ -8,7 +8,7 @@ import torch
 
 from determined import pytorch
 from determined.pytorch import Reducer
-from determined.pytorch.metrics import older_names
+from determined.pytorch.metrics import reduction
 
 
 def test_simple_reductions():
@@ -28,7 +28,7 @@ def test_simple_reductions():
 
 def test_entries_without_batches_are_ignored():
     """D-34: `[({},0), ({"l":[1,2]},2), ({"l":[3,4]},2)]` is `{"l": [[1,2],[3,4]]}` and counts [2,2]."""
-    combined = older_names._combine_metrics([({}, 0), ({"l": [1, 2]}, 2), ({"l": [3, 4]}, 2)])
+    combined = reduction._combine_metrics([({}, 0), ({"l": [1, 2]}, 2), ({"l": [3, 4]}, 2)])
     assert combined == ({"l": [[1, 2], [3, 4]]}, [2, 2])
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from determined import pytorch
 from determined.pytorch import Batch, Epoch
-from determined.pytorch.display import console
+from determined.pytorch.display import bar, console
 from tests import records
 from tests.trials import OneWeightTrial, train
 
@@ -91,8 +91,8 @@ def test_a_fit_tells_its_beginning_and_its_end(capsys: pytest.CaptureFixture[str
 def test_validations_are_told_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 12: off a terminal, a line per validation at most every few seconds."""
     for seconds, expected in ((60.0, [1]), (0.0, [1, 2])):
-        monkeypatch.setattr(console, "LINE_SECONDS", seconds)
-        lines = console.ValidationLines()
+        monkeypatch.setattr(bar, "LINE_SECONDS", seconds)
+        lines = bar.ValidationLines()
         for batches in (1, 2):
             lines.show({"batches": batches, "epochs": 0, "loss": 0.5}, validation=True)
             lines.show({"batches": batches, "epochs": 0, "loss": 0.5})

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from determined.pytorch.rng import kept_streams
-from determined.pytorch.rng.kept_streams import KeptStreams, OwnStreams
+from determined.pytorch import _rng
+from determined.pytorch._rng import KeptStreams, OwnStreams
 
 DRAWS: dict[str, Callable[[], Any]] = {
     "nothing": lambda: None,
@@ -38,7 +38,7 @@ def current() -> tuple[Any, ...]:
 def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams of the test's own; once as if memory were laid out in a way that nobody knows."""
     if request.param == "copied":
-        monkeypatch.setattr(kept_streams, "_checked", lambda words, expected: None)
+        monkeypatch.setattr(_rng, "_checked", lambda words, expected: None)
     random.seed(1), np.random.seed(1), torch.manual_seed(1)
 
 

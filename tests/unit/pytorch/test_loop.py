@@ -267,7 +267,7 @@ class TestWithoutUpdates:
         inside = names[names.index("fit") + 1 : names.index("train_batch")]
         assert inside == ["train", "train_window"]
 
-    @pytest.mark.parametrize("module", ["_loop", "_fit", "_trainer", "_validate"])
+    @pytest.mark.parametrize("module", ["_loop", "_trainer", "_validate"])
     def test_the_loop_uses_public_methods_only(self, module: str) -> None:
         """Private stays private: what the loop needs of a context, a checkpointer or a service is a public method."""
         tree = ast.parse((Path(pytorch.__file__).parent / f"{module}.py").read_text())

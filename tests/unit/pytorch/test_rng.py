@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from determined.pytorch.rng import streams
-from determined.pytorch.rng.streams import RngState
+from determined.pytorch import _rng
+from determined.pytorch._rng import RngState
 
 
 def draw() -> tuple[Any, ...]:
@@ -79,7 +79,7 @@ def test_derived_streams_differ_by_rank_and_place() -> None:
     """Decision 5: with another world size streams are re-derived, deterministically, per rank."""
     seen = {}
     for key in [(1, 5, 0), (1, 5, 1), (1, 6, 0), (2, 5, 0), (1, 5, 0)]:
-        streams.derive(*key)
+        _rng.derive(*key)
         drawn = draw()
         assert seen.setdefault(key, drawn) == drawn
     assert len(set(seen.values())) == 4

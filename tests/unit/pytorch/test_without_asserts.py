@@ -16,7 +16,7 @@ import determined.pytorch
 def optimized(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """A module of the pytorch room as `python -O` would compile it; attributes name the modules."""
     loaded = types.ModuleType("optimized")
-    for name in ("_plan", "checkpoint/load", "metrics/older_names"):
+    for name in ("_plan", "checkpoint/load", "metrics/reduction"):
         module = types.ModuleType(f"determined.pytorch.{name.replace('/', '.')}")
         file = Path(determined.pytorch.__file__).parent / f"{name}.py"
         with monkeypatch.context() as patched:
@@ -44,4 +44,4 @@ def test_legacy_checkpoints(optimized: types.ModuleType, key: str) -> None:
 def test_averages_of_one_rank(optimized: types.ModuleType) -> None:
     """data-and-reducers: averaging over ranks is an AssertionError if size is 1."""
     with pytest.raises(AssertionError, match="one rank"):
-        optimized.older_names._combine_and_average_training_metrics(SimpleNamespace(size=1, rank=0), [{"loss": 1.0}])
+        optimized.reduction._combine_and_average_training_metrics(SimpleNamespace(size=1, rank=0), [{"loss": 1.0}])

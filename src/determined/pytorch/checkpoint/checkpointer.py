@@ -5,12 +5,11 @@ The parts that `_tracked` lists say what is in `state_dict.pth`; `older_layouts`
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import logging
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from determined import core
 from determined.artifacts import FileEntry, SharedFile
 from determined.artifacts.tree import MeasuredFile, naming, write_measured
 from determined.core._checkpoint_files import write_shared
+from determined.pytorch import _rng
 from determined.pytorch._callback import Callbacks, overrides
 from determined.pytorch._state import CheckpointMismatch, Progress, RankPart, Restoring, TrainingState
 from determined.pytorch.checkpoint import older_layouts
@@ -42,7 +42,6 @@ from determined.pytorch.checkpoint.run_facts import RunFacts
 from determined.pytorch.checkpoint.saved import SavedCheckpoint, open_checkpoint
 from determined.pytorch.code.copying import CodeCopy
 from determined.pytorch.data.stream import TrainingStream
-from determined.pytorch.rng import streams as rng_streams
 
 if TYPE_CHECKING:
     from determined.pytorch._context import PyTorchTrialContext
@@ -92,7 +91,7 @@ class Checkpointer:
         self._stream = stream
         self._facts = RunFacts(core_context, context, trial, code)
         self._distributed = context.distributed
-        self._rng = rng_streams.RngState()
+        self._rng = _rng.RngState()
         self._snapshot = Snapshot()
         self._background: BackgroundSave | None = None  # on the chief
         self._is_saving = False  # on every rank
@@ -143,7 +142,7 @@ class Checkpointer:
 
         def write() -> str:
             shared = self._facts.shared_files()
-            with self._streams_kept(), self._store(metadata, shared, written) as (path, storage_id):
+            with _rng.preserved(), self._store(metadata, shared, written) as (path, storage_id):
                 fill(path, shared)
             return storage_id
 
@@ -173,7 +172,7 @@ class Checkpointer:
         """Have every rank write into a directory of its own, and the chief write the common files too. Collective."""
         is_chief = self._distributed.rank == 0
         store = self._core.checkpoint.store_path(metadata if is_chief else None, shard=True)
-        with self._streams_kept(), store as (path, storage_id):
+        with _rng.preserved(), store as (path, storage_id):
             if is_chief:
                 shared = self._facts.shared_files()
                 write_shared(path, shared)
@@ -197,7 +196,7 @@ class Checkpointer:
         written: dict[str, FileEntry] = {}
 
         def begin() -> None:
-            with self._streams_kept():
+            with _rng.preserved():
                 shared = self._facts.shared_files()
                 state = self._snapshot.copy(self._assemble(ranks)) | self._beside(shared, metadata)
 
@@ -240,7 +239,7 @@ class Checkpointer:
 
         def result() -> str | None:
             assert self._background is not None, "the chief began it"
-            with self._streams_kept():
+            with _rng.preserved():
                 return ask(self._background)
 
         try:
@@ -292,15 +291,6 @@ class Checkpointer:
             callback.on_checkpoint_end(str(path))
             callback.on_checkpoint_write_end(str(path))
 
-    @contextlib.contextmanager
-    def _streams_kept(self) -> Iterator[None]:
-        """Keep the random streams as they are, whatever hooks draw inside the block."""
-        streams = self._rng.state_dict()
-        try:
-            yield
-        finally:
-            self._rng.load_state_dict(streams)
-
     # Loading.
 
     def load(self, source: str | SavedCheckpoint) -> Loaded:
@@ -316,7 +306,7 @@ class Checkpointer:
         with opened.files(self._core) as path:
             try:
                 loaded = self._load(path, opened)
-                with self._streams_kept():
+                with _rng.preserved():
                     self._callbacks.on_checkpoint_read_shard(str(path))
             except Exception as problem:  # noqa: BLE001 - raised below, once no rank reads any more
                 failed = problem

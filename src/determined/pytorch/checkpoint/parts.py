@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from determined.pytorch._callback import PyTorchCallback, overrides
+from determined.pytorch._rng import derive
 from determined.pytorch._state import Part, RankPart, Restoring
 from determined.pytorch.checkpoint import model_state
 from determined.pytorch.checkpoint.encoding import from_plain, to_plain
 from determined.pytorch.parallel.gradients import average_waiting
-from determined.pytorch.rng.streams import derive
 
 logger = logging.getLogger("determined.pytorch")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import numbers
@@ -15,55 +16,29 @@ logger = logging.getLogger("determined.pytorch")
 POLICIES = ("best", "all", "none")
 
 
-class Always:
-    """Every validation is saved."""
+@dataclasses.dataclass(frozen=True)
+class SavePolicy:
+    """Which validations are saved: all, those whose searcher metric is strictly better than any before, or none."""
 
-    def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:  # noqa: ARG002 - whatever they are
-        return True
-
-    def best(self) -> None:
-        return None
-
-
-class Never:
-    """Only periods and the end of training save."""
-
-    def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:  # noqa: ARG002 - whatever they are
-        return False
-
-    def best(self) -> None:
-        return None
-
-
-class Best:
-    """A validation is saved when its searcher metric is strictly better than any before.
-
-    Args:
-        metric: The name of the searcher metric.
-        smaller_is_better: Its direction.
-        best_so_far: What is the best of the experiment; asked before each report.
-        is_strict: A validation without the metric is an error; else it is saved, since nobody can say how good it is.
-    """
-
-    def __init__(
-        self, metric: str, smaller_is_better: bool, best_so_far: Callable[[], float | None], is_strict: bool = True
-    ) -> None:
-        self._metric = metric
-        self._smaller_is_better = smaller_is_better
-        self._best_so_far = best_so_far
-        self._is_strict = is_strict
+    kind: str
+    metric: str = ""
+    smaller_is_better: bool = True
+    best_so_far: Callable[[], float | None] = lambda: None
+    """Returns the best value of the experiment, if validations are compared; asked before each report."""
+    is_strict: bool = True
+    """A validation without the metric is an error; else it is saved, since nobody can say how good it is."""
 
     def earns_checkpoint(self, metrics: dict[str, Any]) -> bool:
-        value = (searcher_value if self._is_strict else value_or_none)(self._metric, metrics)
-        best = self._best_so_far()
+        """Return whether to save. Called on the chief, before the metrics are reported."""
+        if self.kind != "best":
+            return self.kind == "all"
+        value = (searcher_value if self.is_strict else value_or_none)(self.metric, metrics)
+        best = self.best_so_far()
         if best is None or value is None:
             return True
         if math.isnan(value):
             return False
-        return value < best if self._smaller_is_better else value > best
-
-    def best(self) -> float | None:
-        return self._best_so_far()
+        return value < best if self.smaller_is_better else value > best
 
 
 def searcher_value(metric: str, metrics: Mapping[str, Any]) -> float:
@@ -109,7 +84,7 @@ def choose(
     *,
     is_chief: bool = True,
     is_managed: bool = True,
-) -> Always | Never | Best:
+) -> SavePolicy:
     """Return the policy with this name.
 
     Args:
@@ -121,10 +96,8 @@ def choose(
     """
     if policy not in POLICIES:
         raise ValueError(f"checkpoint_policy is {policy!r}; expected 'best', 'all' or 'none'.")
-    if policy == "all":
-        return Always()
-    if policy == "none":
-        return Never()
+    if policy != "best":
+        return SavePolicy(policy)
     metric = (searcher or {}).get("metric")
     if not metric:
         if is_chief:
@@ -132,8 +105,9 @@ def choose(
                 "checkpoint_policy='best' needs to know which metric, and there is none: every validation is saved. "
                 "Pass init(exp_conf={'searcher': {'metric': 'loss', 'smaller_is_better': True}}), or say 'all'."
             )
-        return Always()
-    return Best(metric, bool((searcher or {}).get("smaller_is_better", True)), best_so_far, is_managed)
+        return SavePolicy("all")
+    smaller_is_better = bool((searcher or {}).get("smaller_is_better", True))
+    return SavePolicy(policy, metric, smaller_is_better, best_so_far, is_managed)
 
 
 def retention(

@@ -15,8 +15,8 @@ from torch.utils.data import IterableDataset, Sampler
 
 from determined._types import Stateful
 from determined.pytorch import samplers
+from determined.pytorch._rng import KeptStreams, OwnStreams, isolated_iterator
 from determined.pytorch.data.seeded_loader import Place, SeededLoader
-from determined.pytorch.rng.kept_streams import KeptStreams, OwnStreams, isolated_iterator
 
 _TorchLoader = torch.utils.data.DataLoader
 _HELD = (list, tuple, range)

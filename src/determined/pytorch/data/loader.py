@@ -12,9 +12,9 @@ import torch
 from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler, default_collate
 
 from determined.pytorch import samplers
+from determined.pytorch._rng import OwnStreams, isolated_iterator
 from determined.pytorch.data import order
 from determined.pytorch.data.seeded_loader import Passes, Place, SeededLoader
-from determined.pytorch.rng.kept_streams import OwnStreams, isolated_iterator
 
 T_co = TypeVar("T_co", covariant=True)
 

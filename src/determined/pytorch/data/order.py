@@ -22,10 +22,9 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from determined.pytorch import samplers
+from determined.pytorch import _rng, samplers
+from determined.pytorch._rng import OwnStreams
 from determined.pytorch.data.permutation import Permutation
-from determined.pytorch.rng import seeds
-from determined.pytorch.rng.kept_streams import OwnStreams
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -142,7 +141,7 @@ class Sampled:
         states = [generator.get_state() for generator, _ in self._generators]
         try:
             for generator, seed in self._generators:
-                generator.manual_seed(seeds.derive_seed("sampler", seed, epoch))
+                generator.manual_seed(_rng.derive_seed("sampler", seed, epoch))
             with OwnStreams("sampler", self._seed, epoch):
                 set_epoch(self._sampler, epoch)
                 # Up to its length: a sampler that repeats without end has one, too.

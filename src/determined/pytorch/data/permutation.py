@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from determined.pytorch.rng import seeds
+from determined.pytorch import _rng
 
 WHOLE_LIMIT = 1 << 18
 """Up to this many records an order is drawn whole: 10 MB, 10 milliseconds, and exactly uniform."""
@@ -43,7 +43,7 @@ class Permutation:
     def __init__(self, length: int, seed: int, epoch: int) -> None:
         self._length = length
         self._whole: list[int] | None = None
-        words = seeds.digest("shuffle", seed, epoch, size=64)
+        words = _rng.digest("shuffle", seed, epoch, size=64)
         if length <= WHOLE_LIMIT:
             # RandomState, because numpy promises never to change what it draws.
             self._whole = np.random.RandomState(np.frombuffer(words, "<u4")).permutation(length).tolist()

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
+from determined.pytorch import _rng
 from determined.pytorch.data.gather import Gather
-from determined.pytorch.rng import seeds
 
 Place = tuple[int, int, Any]
 """One batch to read: its epoch and position, which decide its random streams, and the indices in it."""
@@ -74,7 +74,7 @@ class SeededLoader(torch.utils.data.DataLoader[Any]):
         generator = self.generator
         if generator is None:  # else torch draws the seeds of workers from the global stream
             generator = torch.Generator()
-            generator.manual_seed(seeds.derive_seed("workers", self._purpose, self._seed, self._index.number))
+            generator.manual_seed(_rng.derive_seed("workers", self._purpose, self._seed, self._index.number))
         options = {
             **self._options,
             "dataset": self._reader(),
@@ -140,7 +140,7 @@ class _BatchReader(Dataset[Any]):
     def __getitems__(self, place: Place) -> Any:  # torch passes the whole batch here
         epoch, position, indices = place
         if self.seeds_streams:
-            seeds.seed_streams("batch", self._purpose, self._seed, epoch, position)
+            _rng.seed_streams("batch", self._purpose, self._seed, epoch, position)
         dataset = self.dataset
         if (batch := self._gather(dataset, indices)) is not None:
             return batch

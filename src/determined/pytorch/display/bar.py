@@ -17,13 +17,15 @@ from determined import _notebook
 from determined._wording import visible
 from determined.core.recording import log_capture
 from determined.pytorch._plan import Batch, FitPlan
-from determined.pytorch.display.console import ValidationLines
+from determined.pytorch.display.console import say
 
 if TYPE_CHECKING:
     from determined.pytorch._state import Progress
 
 logger = logging.getLogger("determined.pytorch")
 
+LINE_SECONDS = 5.0
+"""Validations are printed this often at most, if there is no bar."""
 SHOWN_METRICS = 3
 NOTEBOOK_SECONDS = 0.5
 """How often a notebook is updated."""
@@ -31,17 +33,32 @@ RATE_FRAMES = 60  # over which the rate is averaged there
 BAR_CELLS = 24
 
 
-class NoBar:
-    """No progress bar."""
+class Bar:
+    """A progress bar that shows nothing."""
 
     def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
-        pass
+        """Show new metrics."""
 
     def close(self) -> None:
-        pass
+        """Take it off the screen."""
 
 
-class RichBar:
+class ValidationLines(Bar):
+    """A line for a validation now and then, instead of a bar."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+
+    def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
+        is_logged = logger.isEnabledFor(logging.INFO) and logger.hasHandlers()  # every report is logged there, too
+        if not validation or is_logged or time.monotonic() - self._last < LINE_SECONDS:
+            return
+        self._last = time.monotonic()
+        values = ", ".join(f"{name} {value:.6g}" for name, value in _numbers(metrics).items())
+        say(f"Batch {metrics['batches']}, epoch {metrics['epochs']}: {values or 'validated'}")
+
+
+class RichBar(Bar):
     """Batches, epochs, rate, metrics and the time left.
 
     It is drawn by a thread of its own, which reads how far training is, so that the loop does nothing for it.
@@ -112,7 +129,7 @@ class RichBar:
         )
 
 
-class NotebookBar:
+class NotebookBar(Bar):
     """The same as one line of text in a cell's output, without widgets.
 
     The notebook replaces the line. One that is drawn with carriage returns breaks at each print().
@@ -171,10 +188,14 @@ class NotebookBar:
 
 def _metrics_text(metrics: dict[str, Any], first: str | None) -> str:
     """Return a few numeric metrics as text, with the one named `first` at the beginning."""
-    shown = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, numbers.Real)}
+    shown = _numbers(metrics)
     if first in shown:
         shown = {first: shown.pop(first), **shown}
     return "  ".join(f"{visible(str(name))} {value:.4g}" for name, value in list(shown.items())[:SHOWN_METRICS])
+
+
+def _numbers(metrics: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, numbers.Real)}
 
 
 def _record_printed_lines() -> None:
@@ -195,20 +216,20 @@ def _move_log_lines(screen: set[Any]) -> list[tuple[logging.StreamHandler[Any], 
 
 def make_bar(
     plan: FitPlan, progress: Progress, epoch_length: int, is_chief: bool, searcher_metric: str | None = None
-) -> RichBar | NotebookBar | ValidationLines | NoBar:
+) -> Bar:
     """Return a bar on the chief if a person can see it, else lines. `DET_PROGRESS` can be `off`, `on` or `auto`."""
     setting = os.environ.get("DET_PROGRESS", "auto").lower()
     is_kernel = _notebook.is_kernel()
     can_see = is_kernel or (sys.stderr is not None and sys.stderr.isatty())
     if not is_chief or setting in ("off", "0", "false", "no"):
-        return NoBar()
+        return Bar()
     if setting == "auto" and not can_see:
         return ValidationLines()
     try:
         return (NotebookBar if is_kernel else RichBar)(plan, progress, epoch_length, searcher_metric)
     except Exception as failed:  # noqa: BLE001 - such as another bar on the screen
         logger.warning("The progress bar cannot be shown; training continues without it: %s", failed)
-        return NoBar()
+        return Bar()
 
 
 def _total(plan: FitPlan, epoch_length: int) -> int | None:

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import datetime
 import logging
-import numbers
 import os
 import shlex
 import sys
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from determined.pytorch.checkpoint.saved import SavedCheckpoint
 
 logger = logging.getLogger("determined.pytorch")
-
-LINE_SECONDS = 5.0
-"""Validations are printed this often at most, if there is no bar."""
 
 
 def say(text: str) -> None:
@@ -61,25 +57,6 @@ def _is_enabled() -> bool:
     if chosen is None:
         chosen = logging.INFO if logging.getLogger().level <= logging.WARNING else logging.ERROR
     return chosen <= logging.INFO and logging.root.manager.disable < logging.INFO
-
-
-class ValidationLines:
-    """A line for a validation now and then, instead of a bar."""
-
-    def __init__(self) -> None:
-        self._last = float("-inf")
-
-    def show(self, metrics: dict[str, Any], *, validation: bool = False) -> None:
-        is_logged = logger.isEnabledFor(logging.INFO) and logger.hasHandlers()  # every report is logged there, too
-        if not validation or is_logged or time.monotonic() - self._last < LINE_SECONDS:
-            return
-        self._last = time.monotonic()
-        shown = {k: v for k, v in metrics.items() if k not in ("batches", "epochs") and isinstance(v, numbers.Real)}
-        values = ", ".join(f"{name} {value:.6g}" for name, value in shown.items())
-        say(f"Batch {metrics['batches']}, epoch {metrics['epochs']}: {values or 'validated'}")
-
-    def close(self) -> None:
-        pass
 
 
 # The beginning.

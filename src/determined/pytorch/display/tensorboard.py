@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,56 +57,53 @@ class EventWriter:
     ) -> None:
         """Write metrics as scalars, at the latest with the next `rotate()`."""
         # TensorBoard follows only the newest file of a directory, so metrics go where the user writes, if they do.
-        with self.ignoring_errors():
+        try:
             writer = self._writer
             if writer is None:
                 writer = self._scalars = self._scalars or EventFile(self._directory())
             _log_tb_metrics(writer, metric_type, steps_completed, metrics, batch_metrics)
+        except OSError as error:
+            self._warn(error)
 
     def rotate(self) -> None:
         """Flush what was written; once a second at most close the file, and the next use opens another."""
         if self._scalars is not None:
             self._scalars.flush()
         now = int(self._clock())
-        if self._rotated is None:
-            self._rotated = now
-        with self.ignoring_errors():
-            if now > self._rotated:
-                self._rotated = now
-                self._close_writer()
-            elif self._writer is not None:
-                self._writer.flush()
+        before = now if self._rotated is None else self._rotated
+        self._rotated = max(now, before)
+        try:
+            if self._writer is not None:
+                self._writer.close() if now > before else self._writer.flush()
+        except OSError as error:
+            self._warn(error)
 
     def upload(self, train: core.TrainContext, *, is_chief: bool) -> None:
         """Get what was written into the files, and copy them to where they are kept; other ranks copy profiles."""
         self.rotate()
-        with self.ignoring_errors():
+        try:
             train.upload_tensorboard_files(every_file if is_chief else all_but_events, rank_aware_path)
+        except OSError as error:
+            self._warn(error)
 
     def close(self) -> None:
         """Finish the files. Writing more opens another."""
         self._finish_scalars()
-        with self.ignoring_errors():
-            self._close_writer()
-
-    @contextlib.contextmanager
-    def ignoring_errors(self) -> Iterator[None]:
-        """Log the first error of the files in one line, and go on."""
         try:
-            yield
+            if self._writer is not None:
+                self._writer.close()
         except OSError as error:
-            if not self._has_warned:
-                self._has_warned = True
-                logger.warning("TensorBoard files cannot be written; training continues without them: %s", error)
+            self._warn(error)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("TensorBoard files cannot be written; training continues without them: %s", error)
 
     def _finish_scalars(self) -> None:
         if self._scalars is not None:
             self._scalars.flush()
             self._scalars = None
-
-    def _close_writer(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
 
 
 class ScalarWriter(Protocol):
@@ -138,14 +134,13 @@ def _log_tb_metrics(
             "Metrics of type %r are not written to TensorBoard: only training and validation are.", metric_type
         )
         return
-    if isinstance(batch_metrics, BatchColumns) and isinstance(writer, EventFile) and len(batch_metrics):
+    if isinstance(batch_metrics, BatchColumns) and isinstance(writer, EventFile):
         columns = batch_metrics.columns
-        writer.add_rows(
-            [f"Determined/{name}" for name in columns],
-            steps_completed - len(batch_metrics),
-            np.stack(list(columns.values()), axis=1).astype(np.float64),
-        )
+        rows = np.stack(list(columns.values()), axis=1).astype(np.float64)
         metrics = {name: value for name, value in metrics.items() if name not in columns}
+        writer.add_rows([f"Determined/{name}" for name in columns], steps_completed - len(rows), rows)
+        if not metrics:
+            return
         batch_metrics = None
     for tag, value, step in scalars(group, steps_completed, metrics, batch_metrics or ()):
         writer.add_scalar(tag, value, step)

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from determined.core.recording.values import BatchColumns, plain
-from determined.pytorch.metrics.arrays import Array, described, fetch, numeric_array, numpy_dtype, rebuild, to_numpy
+from determined.core.recording.values import BatchColumns, as_float, plain
+
+Array = np.ndarray[Any, Any]
 
 _FOLD = 256  # batches between two additions to the running sums
 _ELEMENTS = 1 << 22  # waiting and kept values stay below this many elements
@@ -27,7 +28,13 @@ _NUMBERS = {bool, int, float}
 _IMMUTABLE = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _SCALARS = ("float64", "float32", "float16", "bfloat16", "bool", "int64", "int32", "int16", "int8", "uint8")
 _NUMPY: dict[torch.dtype, Any] = {  # what a number taken from a tensor of this type is in numpy
-    dtype: numpy_dtype(torch.empty(0, dtype=dtype)).numpy().dtype for dtype in map(vars(torch).__getitem__, _SCALARS)
+    dtype: np.dtype("float32" if name == "bfloat16" else name)
+    for name, dtype in ((name, vars(torch)[name]) for name in _SCALARS)
+}
+_NOT_IN_NUMPY = {
+    dtype
+    for dtype in vars(torch).values()
+    if isinstance(dtype, torch.dtype) and str(dtype).startswith(("torch.bfloat16", "torch.float8"))
 }
 Run = Tensor | Array | list[Any]  # values of consecutive batches, with one row per batch
 
@@ -52,6 +59,7 @@ class Column:
     not_a_number: str | None = None  # the first batch with another value
     records: int | None = 0  # None after a batch whose record count is not known
     sums: dict[Any, Any] = field(default_factory=dict)
+    totals: Array = field(default_factory=lambda: np.zeros(0))  # all sums together, once the column is finished
     means: Array = field(default_factory=lambda: np.zeros(0))  # of the kept batches, if there are several ranks
     known: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))  # which of those are numbers
 
@@ -85,14 +93,6 @@ class Column:
         key = None if on_host else rows.device
         self.sums[key] = join_sums(self.sums[key], new) if key in self.sums else new
         return rows
-
-    @property
-    def totals(self) -> Array:
-        """The sums as one array on the host."""
-        totals = np.array([0.0, 0.0, -np.inf, -np.inf] if self.validation else [0.0])
-        for sums in self.sums.values():
-            totals = join_sums(totals, sums)
-        return totals
 
 
 def join_sums(one: Any, other: Any) -> Any:
@@ -251,6 +251,9 @@ class RankMetrics:
         """Bring everything to the host and return the metrics by name, with the mean of each kept batch if need be."""
         self._bring_up_to_date()
         self._bring_to_host()
+        nothing = np.array([0.0, 0.0, -np.inf, -np.inf] if self._validation else [0.0])
+        for column in self._columns.values():
+            column.totals = functools.reduce(join_sums, column.sums.values(), nothing)
         if self._size > 1 and not self._validation:
             for column, history in zip(self._columns.values(), self._history.values(), strict=True):
                 means = list(itertools.chain.from_iterable(history))[-self._limit :] if self._limit else []
@@ -396,3 +399,80 @@ def _copied(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().clone()
     return value.copy() if isinstance(value, np.ndarray) else rebuild(value, _copied)
+
+
+# Values as arrays.
+
+
+def numeric_array(value: Any) -> Array:
+    """Copy a number, list or array into a numpy array that torch can take.
+
+    Raises:
+        TypeError: It holds something else than numbers, or rows of different length.
+    """
+    try:
+        array = np.array(value, order="C")
+    except ValueError:  # rows of different length
+        array = np.array(None)
+    if array.dtype.kind == "O" and all(type(number) in (int, float) for number in array.flat):
+        array = np.array([as_float(number) for number in array.flat]).reshape(array.shape)  # integers beyond 64 bits
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{short(value)} is not made of numbers.")
+    native = array.dtype.newbyteorder("=") if array.dtype.itemsize <= 8 else np.dtype(np.float64)
+    return array.astype(native, copy=False)
+
+
+def fetch(values: Sequence[Any]) -> list[Any]:
+    """Return the values with tensors as numpy arrays: one transfer per device, however many there are."""
+    fetched = list(values)
+    devices: dict[torch.device, list[int]] = {}
+    for i, value in enumerate(values):
+        if isinstance(value, Tensor):
+            devices.setdefault(value.device, []).append(i)
+    for indices in devices.values():
+        # Widest first keeps every slice of the buffer aligned.
+        tensors = {i: numpy_dtype(values[i].detach()) for i in indices}
+        order = sorted(tensors, key=lambda i: -tensors[i].element_size())
+        buffer = torch.cat([tensors[i].contiguous().reshape(-1).view(torch.uint8) for i in order]).cpu().numpy()
+        start = 0
+        for i in order:
+            end = start + tensors[i].numel() * tensors[i].element_size()
+            dtype = torch.empty(0, dtype=tensors[i].dtype).numpy().dtype
+            fetched[i] = buffer[start:end].view(dtype).reshape(tuple(tensors[i].shape))
+            start = end
+    return fetched
+
+
+def numpy_dtype(tensor: Tensor) -> Tensor:
+    """Return the tensor in a dtype that numpy has."""
+    return tensor.float() if tensor.dtype in _NOT_IN_NUMPY else tensor
+
+
+def to_numpy(value: Any) -> Any:
+    """Return `value` with every tensor in it, also inside dicts, lists and tuples, as numpy on the host."""
+    if isinstance(value, Tensor):
+        return numpy_dtype(value.detach().cpu()).numpy()
+    return rebuild(value, to_numpy)
+
+
+def rebuild(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a dict, list or tuple with its items changed; anything else as it is."""
+    if type(value) is dict:
+        return {key: change(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(change(item) for item in value)
+    return value
+
+
+def short(value: Any) -> str:
+    """Return the `repr` of a value, cut off where it would fill the screen."""
+    text = repr(value)
+    return text if len(text) <= 300 else text[:300] + "..."
+
+
+def described(value: Any) -> str:
+    """Return type and value, for an error message."""
+    if value is None:
+        return "None"
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}, {short(value)}"

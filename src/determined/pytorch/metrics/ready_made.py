@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from determined.pytorch.metrics.arrays import Array, fetch, numeric_array
+from determined.pytorch.metrics.rank_metrics import Array, fetch, numeric_array
 from determined.pytorch.metrics.reducer import MetricReducer
 
 

@@ -17,7 +17,7 @@ import torch
 
 from determined import errors
 from determined._types import Stateful
-from determined.pytorch.metrics.arrays import rebuild, short, to_numpy
+from determined.pytorch.metrics.rank_metrics import rebuild, short, to_numpy
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -367,7 +367,8 @@ def exchange(allgather: Callable[[Any], list[Any]], part: Any, error: Exception 
     for _, problem in answers:
         if problem is not None:
             raise _KINDS[problem[0]](problem[1])
-    return [part for part, _ in answers]
+    parts, _ = zip(*answers, strict=True)
+    return list(parts)
 
 
 _KINDS: dict[str, type[Exception]] = {

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 from determined import errors
 from determined.core.recording.values import BatchColumns
-from determined.pytorch.metrics.arrays import Array, described, to_numpy
-from determined.pytorch.metrics.rank_metrics import Column, RankMetrics, join_sums
+from determined.pytorch.metrics.rank_metrics import Array, Column, RankMetrics, described, join_sums, to_numpy
 from determined.pytorch.metrics.reducer import Reducer, _PyTorchReducerContext, exchange
 
 logger = logging.getLogger("determined.pytorch")
@@ -75,7 +75,66 @@ class ValidationResult:
     records: int
 
 
-class TrainingWindow:
+@dataclass(frozen=True)
+class _Part:
+    """What one rank sends to the others."""
+
+    columns: dict[str, Column]
+    batches: int
+    records: int
+    lengths: tuple[int, ...] = ()
+    rows: Sequence[dict[str, Any]] = ()  # batch by batch, if there is one rank; else the columns have means
+    reducers: list[Any] = field(default_factory=list)
+    plan: Any = None
+
+
+class _Results:
+    """What a method of the trial returns on this rank until a stop, and the exchange with the other ranks."""
+
+    def __init__(self, distributed: Collective | None, method: str, first_batch: int = 0, **options: Any) -> None:
+        self._ranks: Collective = distributed or _Alone()
+        rank, size = self._ranks.rank, self._ranks.size
+        self._collect = functools.partial(RankMetrics, method, rank=rank, size=size, **options)
+        self._mine = self._collect(first_batch=first_batch)
+        self.add: Callable[..., None] = self._mine.add
+        """The method that takes in a batch's result, and its record count if known. Look it up after each stop."""
+        self._noted: set[str] = set()
+
+    @property
+    def batches(self) -> int:
+        """The number of batches that this rank has added since the last stop."""
+        return self._mine.batches
+
+    def _exchange(
+        self, reducers: _PyTorchReducerContext | None, *, for_training: bool, plan: Any = None
+    ) -> list[_Part]:
+        """Return the parts of all ranks and start afresh; an error on any rank is raised on every rank. Collective."""
+        mine = self._mine
+        self._mine = self._collect(first_batch=mine.first_batch + mine.batches if for_training else 0)
+        self.add = self._mine.add
+        part: _Part | None = None
+        error: Exception | None = None
+        values: list[Any] = []
+        try:
+            if not for_training:
+                _check_plan(plan)
+            columns = mine.finish()
+            rows = mine.batch_metrics() if for_training and self._ranks.size == 1 else ()
+            if reducers is not None:
+                values, error = reducers.collect(for_training)
+            part = _Part(columns, mine.batches, mine.records, mine.lengths, rows, values, plan)
+        except Exception as problem:  # noqa: BLE001  other ranks wait: it has to be sent before it is raised
+            error = problem
+        return exchange(self._ranks.allgather, part, error)
+
+    def _is_news(self, subject: str) -> bool:
+        """Return whether to speak of this, which is so once, and on the chief."""
+        is_news = subject not in self._noted and self._ranks.rank == 0
+        self._noted.add(subject)
+        return is_news
+
+
+class TrainingWindow(_Results):
     """Collects what `train_batch` returns between two stops. One object serves all windows of a `fit()`.
 
     With one process an unusable result raises at once; with several, every rank raises in `close()`.
@@ -95,22 +154,8 @@ class TrainingWindow:
     def __init__(
         self, distributed: Collective | None = None, *, kept_batches: int = KEPT_BATCHES, first_batch: int = 0
     ) -> None:
-        self._ranks: Collective = distributed or _Alone()
-        rank, size = self._ranks.rank, self._ranks.size
-        self._collect = functools.partial(RankMetrics, "train_batch", rank=rank, size=size, kept=kept_batches)
-        self._mine = self._collect(first_batch=first_batch)
+        super().__init__(distributed, "train_batch", first_batch, kept=kept_batches)
         self._kept = kept_batches
-        self._noted: set[str] = set()
-
-    @property
-    def batches(self) -> int:
-        """The number of batches added since the last close."""
-        return self._mine.batches
-
-    @property
-    def add(self) -> Callable[..., None]:
-        """The method that takes in a batch's result, and its record count if known. Look it up once per window."""
-        return self._mine.add
 
     def close(self, reducers: _PyTorchReducerContext | None = None) -> WindowResult:
         """End the window: average over batches and ranks, run the training reducers, start afresh. Collective.
@@ -118,26 +163,25 @@ class TrainingWindow:
         Raises:
             ValueError: Names differ between ranks.
         """
-        mine, self._mine = self._mine, self._collect(first_batch=self._mine.first_batch + self._mine.batches)
-        parts = _exchange(self._ranks, mine, reducers, for_training=True)
+        parts = self._exchange(reducers, for_training=True)
         names = _agreed_names(parts, "train_batch")
         metrics = {name: self._average(name, _columns(name, parts)) for name in names}
-        if reducers is not None:
-            metrics.update(reducers.run_cross_slot_reduction(True, [part.reducers for part in parts]))
-        batches = max(part.batches for part in parts)
-        rows = mine.batch_metrics() if len(parts) == 1 else _mean_rows(names, parts, batches, self._kept)
-        return WindowResult(metrics, rows, batches, sum(part.records for part in parts))
+        batches, records = max(part.batches for part in parts), sum(part.records for part in parts)
+        rows = parts[0].rows if len(parts) == 1 else _mean_rows(names, parts, batches, self._kept)
+        per_rank = [part.reducers for part in parts]
+        if reducers is not None and any(per_rank):
+            metrics.update(reducers.run_cross_slot_reduction(True, per_rank))
+        return WindowResult(metrics, rows, batches, records)
 
     def _average(self, name: str, columns: list[Column]) -> float | None:
         if reason := _first(column.not_a_number or (column.ragged and f"it has {column.ragged}") for column in columns):
-            if name not in self._noted and self._ranks.rank == 0:
-                self._noted.add(name)
+            if self._is_news(name):
                 logger.warning("Metric %r of train_batch() has no average, None is reported: %s.", name, reason)
             return None
         return float(_reduce(name, Reducer.AVG, columns)) if any(column.elements for column in columns) else None
 
 
-class ValidationPass:
+class ValidationPass(_Results):
     """Collects what `evaluate_batch` returns in one validation. One object serves all validations of a `fit()`.
 
     Args:
@@ -152,23 +196,7 @@ class ValidationPass:
     """
 
     def __init__(self, distributed: Collective | None = None, *, keep_outputs: bool = False) -> None:
-        self._ranks: Collective = distributed or _Alone()
-        rank, size, kept = self._ranks.rank, self._ranks.size, None if keep_outputs else 0
-        self._collect = functools.partial(
-            RankMetrics, "evaluate_batch", rank=rank, size=size, kept=kept, validation=True
-        )
-        self._mine = self._collect()
-        self._noted: set[str] = set()
-
-    @property
-    def batches(self) -> int:
-        """The number of batches that this rank has added."""
-        return self._mine.batches
-
-    @property
-    def add(self) -> Callable[..., None]:
-        """The method that takes in a batch's result, and its record count if known. Look it up once per validation."""
-        return self._mine.add
+        super().__init__(distributed, "evaluate_batch", kept=None if keep_outputs else 0, validation=True)
 
     def outputs(self) -> list[dict[str, Any]]:
         """Return this rank's results batch by batch, tensors as numpy; needs `keep_outputs`."""
@@ -185,8 +213,7 @@ class ValidationPass:
             TypeError: A result is not a dict, or a value not a number.
             InvalidExperimentException: `evaluation_reducer` does not fit the metrics.
         """
-        mine, self._mine = self._mine, self._collect()
-        parts = _exchange(self._ranks, mine, reducers, for_training=False, plan=evaluation_reducer)
+        parts = self._exchange(reducers, for_training=False, plan=evaluation_reducer)
         filled = [part for part in parts if part.batches]
         if not filled:
             raise RuntimeError(NO_BATCH)
@@ -211,9 +238,8 @@ class ValidationPass:
                     f"Metric {name!r} of evaluate_batch() cannot be averaged over batches: it has {ragged}. Return its "
                     "mean, or use a reducer of your own with context.wrap_reducer()."
                 )
-        if max(sizes) > 1:
-            self._note(
-                name,
+        if max(sizes) > 1 and self._is_news(name):
+            logger.info(
                 "Metric %r of evaluate_batch() has %d elements per batch, and its %s is one number over all of them. "
                 "For one per element use context.wrap_reducer(pytorch.MeanReducer(keep_shape=True), name=...).",
                 name, max(sizes), method.name,
@@ -222,18 +248,12 @@ class ValidationPass:
 
     def _note_lengths(self, methods: dict[str, Reducer], filled: list[_Part]) -> None:
         lengths = [length for part in filled for length in part.lengths]
-        if Reducer.AVG in methods.values() and lengths and min(lengths) != max(lengths):
-            self._note(
-                "",
+        if Reducer.AVG in methods.values() and lengths and min(lengths) != max(lengths) and self._is_news(""):
+            logger.info(
                 "Validation batches hold %d to %d records, and Reducer.AVG weighs each batch the same. "
                 "Reducer.RECORD_AVG weighs them by their records.",
                 min(lengths), max(lengths),
             )  # fmt: skip
-
-    def _note(self, once: str, message: str, *values: Any) -> None:
-        if once not in self._noted and self._ranks.rank == 0:
-            self._noted.add(once)
-            logger.info(message, *values)
 
 
 def reduce_full_dataset(
@@ -257,43 +277,6 @@ def reduce_full_dataset(
     if reducers is not None:
         reduced.update(reducers.run_cross_slot_reduction(False, [values for _, values in answers]))
     return ValidationResult(reduced, 0, 0)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What one rank sends to the others."""
-
-    columns: dict[str, Column]
-    batches: int
-    records: int
-    lengths: tuple[int, ...] = ()
-    reducers: list[Any] = field(default_factory=list)
-    plan: Any = None
-
-
-def _exchange(
-    ranks: Collective,
-    mine: RankMetrics,
-    reducers: _PyTorchReducerContext | None,
-    *,
-    for_training: bool,
-    plan: Any = None,
-) -> list[_Part]:
-    """Return the parts of all ranks, in rank order; an error on any rank is raised on every rank. Collective."""
-    part: _Part | None = None
-    error: Exception | None = None
-    values: list[Any] = []
-    try:
-        if not for_training:
-            _check_plan(plan)
-        columns = mine.finish()
-        if reducers is not None:
-            values, error = reducers.collect(for_training)
-        part = _Part(columns, mine.batches, mine.records, mine.lengths, values, plan)
-    except Exception as problem:  # noqa: BLE001  other ranks wait: it has to be sent before it is raised
-        error = problem
-    parts: list[_Part] = exchange(ranks.allgather, part, error)
-    return parts
 
 
 def _columns(name: str, parts: Iterable[_Part]) -> list[Column]:
@@ -388,3 +371,69 @@ def _reduce(name: str, method: Reducer, columns: list[Column]) -> Any:
     number = {Reducer.SUM: totals[0], Reducer.MAX: totals[2], Reducer.MIN: -totals[3]}[method]
     is_exact = all(column.is_whole for column in columns) and abs(number) < 2**53
     return np.int64(number) if is_exact else np.float64(number)
+
+
+# Underscore names that older code imports, on top of what does the work now.
+
+
+def _simple_reduce_metrics(reducer: Reducer, metrics: Any, num_batches: Sequence[int] | None = None) -> Any:
+    """Reduce all numbers in `metrics` to one; an average may be weighted by `num_batches`."""
+    if reducer in (Reducer.AVG, Reducer.RECORD_AVG):
+        if num_batches is not None and len(metrics) != len(num_batches):
+            raise RuntimeError(
+                f"{len(metrics)} metrics were given with {len(num_batches)} batch counts. Give one count for each."
+            )
+        return np.average(metrics, weights=num_batches)
+    reductions: dict[Reducer, Callable[[Any], Any]] = {
+        Reducer.SUM: np.sum,
+        Reducer.MAX: np.max,
+        Reducer.MIN: np.min,
+    }
+    if reducer not in reductions:
+        raise NotImplementedError(f"There is no reducer {reducer!r}. Use one of {[r.name for r in Reducer]}.")
+    return reductions[reducer](metrics)
+
+
+def _convert_metrics_to_numpy(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Replace the tensors in the dict by numpy arrays, and return it."""
+    for name, value in metrics.items():
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad:
+                value.numpy()  # raises torch's own error
+            metrics[name] = to_numpy(value)
+    return metrics
+
+
+def _combine_metrics(per_rank: Iterable[tuple[Mapping[str, Any], int]]) -> tuple[dict[str, list[Any]], list[int]]:
+    """Return values by metric, and batch counts, of the ranks that had batches."""
+    filled = [(metrics, count) for metrics, count in per_rank if count]
+    names = dict.fromkeys(name for metrics, _ in filled for name in metrics)
+    return {name: [metrics[name] for metrics, _ in filled] for name in names}, [count for _, count in filled]
+
+
+def _reduce_metrics(
+    context: Collective,
+    batch_metrics: Sequence[Mapping[str, Any]],
+    keys: Iterable[str] | None,
+    metrics_reducers: Mapping[str, Reducer] | Reducer,
+) -> dict[str, Any]:
+    """Return the validation metrics of all ranks on the chief, `{}` elsewhere. Collective."""
+    validation = ValidationPass(context)
+    names = None if keys is None else list(keys)
+    for metrics in batch_metrics:
+        validation.add(metrics if names is None else {name: metrics[name] for name in names})
+    reduced = validation.reduce(metrics_reducers).metrics
+    return reduced if context.rank == 0 else {}
+
+
+def _combine_and_average_training_metrics(
+    context: Collective, per_batch_metrics: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """Return each batch's mean over ranks on the chief, this rank's own list elsewhere. Collective."""
+    if context.size == 1:
+        raise AssertionError("There is one rank, so there are no others to average with. Use the metrics as they are.")
+    window = TrainingWindow(context, kept_batches=len(per_batch_metrics))
+    for metrics in per_batch_metrics:
+        window.add(metrics)
+    result = window.close().batch_metrics
+    return list(result if context.rank == 0 else per_batch_metrics)

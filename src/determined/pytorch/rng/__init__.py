@@ -1,1 +1,0 @@
-"""The random streams of a process: saved, restored, and derived from keys."""
