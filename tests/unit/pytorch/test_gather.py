@@ -14,7 +14,7 @@ from torch.utils.data import RandomSampler, Subset, TensorDataset, default_colla
 from torch.utils.data._utils import collate as torch_collate
 
 from determined.pytorch import DataLoader
-from determined.pytorch.data.gather import Gather
+from determined.pytorch.data.seeded_loader import Gather
 from determined.pytorch.data.stream import training_stream
 from tests.unit.pytorch.loaders import streams
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from determined.pytorch.data import permutation
-from determined.pytorch.data.permutation import WHOLE_LIMIT, Permutation
+from determined.pytorch.data import order as orders
+from determined.pytorch.data.order import WHOLE_LIMIT, Permutation
 
 LARGE = WHOLE_LIMIT + 1
 
@@ -23,7 +23,7 @@ LARGE = WHOLE_LIMIT + 1
 def test_every_record_once(length: int, seed: int, epoch: int, whole: bool) -> None:
     """Both ways of computing an order give each record exactly once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(permutation, "WHOLE_LIMIT", length if whole else 1)
+        patch.setattr(orders, "WHOLE_LIMIT", length if whole else 1)
         order = Permutation(length, seed, epoch)
         assert sorted(order[0:length]) == list(range(length))
 

@@ -15,7 +15,13 @@ Each rule depends only on how much of the epoch is left. So a run can resume at 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from determined.pytorch.data.order import BLOCK, Span
+
+Step = tuple[int, int, int, bool, bool, bool]
+"""A batch of one rank: epoch, position before and after it on all ranks, starts epoch, ends epoch, is a stand-in."""
 
 
 class Part(NamedTuple):
@@ -83,6 +89,29 @@ class Deal(NamedTuple):
         parts = min(self.ranks, -(-taken // self.batch))
         start = rank % parts * self.batch
         return Part(start, min(start + self.batch, taken), rank >= parts)
+
+    def blocks(self, rank: int, epoch: int, position: int, length: int) -> Iterator[tuple[list[Span], list[Step]]]:
+        """Yield the rest of an epoch for one rank, many steps at a time, because work per step is work per batch."""
+        full, first = self.batch * self.ranks, rank * self.batch
+        even = max(self.steps(length - position) - 2, 0)  # only the last two rounds may be uneven
+        rounds = range(position, position + even * full, full)
+        per_block = max(1, BLOCK // self.batch)
+        for begin in range(0, even, per_block):
+            block = rounds[begin : begin + per_block]
+            yield (
+                [(start + first, start + first + self.batch) for start in block],
+                [(epoch, start, start + full, start == 0, False, False) for start in block],
+            )
+        position += even * full
+        while self.usable(length - position) > 0:
+            part = self.part(rank, length - position)
+            after = position + self.taken(length - position)
+            is_last = self.usable(length - after) == 0
+            yield (
+                [(position + part.start, position + part.stop)],
+                [(epoch, position, after, position == 0, is_last, part.is_stand_in)],
+            )
+            position = after
 
     def _cuts(self) -> bool:
         return self.may_cut and not self.drop_last

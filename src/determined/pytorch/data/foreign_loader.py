@@ -16,7 +16,7 @@ from torch.utils.data import IterableDataset, Sampler
 from determined._types import Stateful
 from determined.pytorch import samplers
 from determined.pytorch._rng import KeptStreams, OwnStreams, isolated_iterator
-from determined.pytorch.data.seeded_loader import Place, SeededLoader
+from determined.pytorch.data.seeded_loader import OPTIONS, Place, SeededLoader
 
 _TorchLoader = torch.utils.data.DataLoader
 _HELD = (list, tuple, range)
@@ -244,9 +244,7 @@ def _reads_records(loader: Any) -> bool:
 
 def _options(loader: Any) -> dict[str, Any]:
     """Return the arguments with which torch makes such a loader again."""
-    names = ("dataset", "num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context",
-             "generator", "prefetch_factor", "persistent_workers", "in_order")  # fmt: skip
-    options = {name: getattr(loader, name) for name in names if hasattr(loader, name)}
+    options = {name: getattr(loader, name) for name in (*OPTIONS, "in_order") if hasattr(loader, name)}
     if device := getattr(loader, "pin_memory_device", ""):
         options["pin_memory_device"] = device
     by_batch = loader.batch_sampler is not None

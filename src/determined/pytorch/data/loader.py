@@ -14,7 +14,7 @@ from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler, d
 from determined.pytorch import samplers
 from determined.pytorch._rng import OwnStreams, isolated_iterator
 from determined.pytorch.data import order
-from determined.pytorch.data.seeded_loader import Passes, Place, SeededLoader
+from determined.pytorch.data.seeded_loader import OPTIONS, Passes, Place, SeededLoader
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -191,20 +191,8 @@ class DataLoader(Generic[T_co]):
         return lambda number: ((number, *batch) for batch in order.read_batches(cut, number, start, stride))
 
     def _options(self, batch_sampler: Any) -> dict[str, Any]:
-        return {
-            "dataset": self.dataset,
-            "batch_sampler": batch_sampler,
-            "num_workers": self.num_workers,
-            "collate_fn": self.collate_fn,
-            "pin_memory": self.pin_memory,
-            "timeout": self.timeout,
-            "worker_init_fn": self.worker_init_fn,
-            "multiprocessing_context": self.multiprocessing_context,
-            "generator": self.generator,
-            "prefetch_factor": self.prefetch_factor,
-            "persistent_workers": self.persistent_workers,
-            **self._torch_options,
-        }
+        options = {name: getattr(self, name) for name in OPTIONS}
+        return {**options, "batch_sampler": batch_sampler, "collate_fn": self.collate_fn, **self._torch_options}
 
 
 def adapt_batch_sampler(

@@ -7,16 +7,18 @@ Positions count *units*: records where we make the batches, whole batches where 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import (
     BatchSampler,
     DistributedSampler,
     RandomSampler,
-    Sampler,
     SequentialSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
@@ -24,56 +26,49 @@ from torch.utils.data import (
 
 from determined.pytorch import _rng, samplers
 from determined.pytorch._rng import OwnStreams
-from determined.pytorch.data.permutation import Permutation
 
 logger = logging.getLogger("determined.pytorch")
 
+WHOLE_LIMIT = 1 << 18
+"""Up to this many records an order is drawn whole: 10 MB, 10 milliseconds, and exactly uniform."""
+
+# Odd constants of the 64-bit finaliser known as splitmix64.
+_MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
+_SHIFT_1 = np.uint64(30)
+_SHIFT_2 = np.uint64(27)
+_HALF = np.uint64(32)
+
+_Words = npt.NDArray[np.uint64]
 Span = tuple[int, int]
 EpochWalker = Callable[[int, int, int], Iterator[Any]]
 
 
-class Order(Protocol):
-    """The unit at each position of each epoch."""
+class Order:
+    """The unit at each position of each epoch. This base class has records in the dataset's own order."""
 
-    unit: str
+    unit = "records"
     """ "records" or "batches"."""
-
-    is_steady: bool
+    is_steady = True
     """Every epoch has `expected_length()` units, so that epochs can be counted without reading them."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
 
     def expected_length(self) -> int:
         """Return the units of an epoch by the sampler's own `len()`; `TypeError` if it has none."""
-        ...
-
-    def length(self, epoch: int) -> int:
-        """Return the units of this epoch."""
-        ...
-
-    def read(self, epoch: int, spans: list[Span]) -> list[Any]:
-        """Return the batch of indices of each span of positions."""
-        ...
-
-
-class Sequential:
-    """Records in the dataset's own order."""
-
-    unit = "records"
-    is_steady = True
-
-    def __init__(self, sampler: Sampler[int]) -> None:
-        self._sampler: Any = sampler
-
-    def expected_length(self) -> int:
         return len(self._sampler)
 
-    def length(self, epoch: int) -> int:  # noqa: ARG002
+    def length(self, epoch: int) -> int:  # noqa: ARG002 - for those that differ
+        """Return the units of this epoch."""
         return len(self._sampler)
 
     def read(self, epoch: int, spans: list[Span]) -> list[Any]:  # noqa: ARG002
+        """Return the batch of indices of each span of positions."""
         return [list(range(*span)) for span in spans]
 
 
-class Shuffled(Sequential):
+class Shuffled(Order):
     """Records in an order of their own for each epoch, a pure function of (seed, epoch)."""
 
     def __init__(self, sampler: EpochShuffle, seed: int) -> None:
@@ -88,7 +83,7 @@ class Shuffled(Sequential):
         return self._permutation.spans(spans)
 
 
-class Sampled:
+class Sampled(Order):
     """What a user's own sampler (of records or of batches) yields; a pass is read whole at the start of its epoch.
 
     Passes run on random streams that are a function of (seed, epoch), so a sampler that draws from `random`, `numpy` or
@@ -96,8 +91,8 @@ class Sampled:
     """
 
     def __init__(self, sampler: Any, seed: int, unit: str) -> None:
+        super().__init__(sampler)
         self.unit = unit
-        self._sampler = sampler
         self._seed = seed
         self._epoch = -1
         self._items: list[Any] = []
@@ -110,11 +105,8 @@ class Sampled:
         self.is_steady = all(type(part) in _STEADY for part in _parts(sampler))
         self._remembers = not self.is_steady and not any(hasattr(part, "set_epoch") for part in _parts(sampler))
 
-    def expected_length(self) -> int:
-        return len(self._sampler)
-
     def length(self, epoch: int) -> int:
-        return self.expected_length() if self.is_steady else len(self._pass(epoch))
+        return len(self._sampler) if self.is_steady else len(self._pass(epoch))
 
     def read(self, epoch: int, spans: list[Span]) -> list[Any]:
         items = self._pass(epoch)
@@ -182,7 +174,7 @@ def _records(sampler: Any, seed: int) -> Order:
     if type(sampler) is EpochShuffle:
         return Shuffled(sampler, seed)
     if type(sampler) is SequentialSampler:
-        return Sequential(sampler)
+        return Order(sampler)
     return Sampled(sampler, seed, "records")
 
 
@@ -309,3 +301,103 @@ def is_sharded(sampler: Any) -> bool:
         or (isinstance(part, samplers.DistributedBatchSampler) and part.num_workers > 1)
         for part in _parts(sampler)
     )
+
+
+# The shuffled order of an epoch, computed rather than stored. docs/decisions/shuffle-permutation.md explains why there
+# are two algorithms. Checkpoints rely on these numbers: changing them reshuffles the epochs of unfinished runs.
+
+
+class Permutation:
+    """A permutation of `range(length)` that is a pure function of (length, seed, epoch).
+
+    Args:
+        length: How many records an epoch has.
+        seed: The trial's seed.
+        epoch: The epoch; each has its own order.
+
+    Example::
+
+        order = Permutation(100_000_000, seed=1, epoch=0)
+        order[50_000_000:50_000_032]   # 32 record indices, at once
+    """
+
+    def __init__(self, length: int, seed: int, epoch: int) -> None:
+        self._length = length
+        self._whole: list[int] | None = None
+        words = _rng.digest("shuffle", seed, epoch, size=64)
+        if length <= WHOLE_LIMIT:
+            # RandomState, because numpy promises never to change what it draws.
+            self._whole = np.random.RandomState(np.frombuffer(words, "<u4")).permutation(length).tolist()
+        else:
+            self._network = _Feistel(length, np.frombuffer(words, "<u8").astype(np.uint64))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, positions: slice) -> list[int]:
+        """Return the records at a slice of positions."""
+        if self._whole is not None:
+            return self._whole[positions]
+        return self._walk(np.arange(*positions.indices(self._length), dtype=np.uint64))
+
+    def spans(self, spans: list[tuple[int, int]]) -> list[list[int]]:
+        """Return the records of many spans (start, stop) of positions; cheaper than one by one."""
+        if self._whole is not None:
+            return [self._whole[start:stop] for start, stop in spans]
+        starts, stops = np.array(spans, dtype=np.uint64).reshape(-1, 2).T
+        ends = np.cumsum(stops - starts)
+        shifts = np.repeat(stops - ends, (stops - starts).astype(np.int64))
+        flat = self._walk(np.arange(len(shifts), dtype=np.uint64) + shifts)
+        return [flat[end + start - stop : end] for end, (start, stop) in zip(ends.tolist(), spans, strict=True)]
+
+    def _walk(self, positions: _Words) -> list[int]:
+        """Permute each number until it is below the length: the network permutes a few more numbers than there are."""
+        found = self._network(positions)
+        while (outside := np.flatnonzero(found >= self._length)).size:
+            found[outside] = self._network(found[outside])
+        records: list[int] = found.tolist()
+        return records
+
+
+class _Feistel:
+    """A keyed permutation of `range(rows * columns)`: adds a hash of the row to the column, then the reverse.
+
+    Rows and columns are about equal, and their product exceeds `length` by less than a column, so that nearly every
+    position gives a record at once. (Halves of a binary number would give none almost every second time.)
+    """
+
+    def __init__(self, length: int, keys: _Words) -> None:
+        columns = math.isqrt(length - 1) + 1
+        self._columns = np.uint64(columns)
+        self._rows = np.uint64(-(-length // columns))
+        self._keys = keys
+
+    def __call__(self, numbers: _Words) -> _Words:
+        row: _Words = numbers // self._columns
+        column: _Words = numbers % self._columns
+        for turn, key in enumerate(self._keys):
+            if turn % 2:
+                _move(row, _hash(column, key), self._rows)
+            else:
+                _move(column, _hash(row, key), self._columns)
+        row *= self._columns
+        row += column
+        return row
+
+
+def _move(place: _Words, by: _Words, size: np.uint64) -> None:
+    """Add to each place, modulo `size`, the fraction of `size` that the high 32 bits of `by` are."""
+    by >>= _HALF
+    by *= size
+    by >>= _HALF
+    place += by
+    place -= size * (place >= size)
+
+
+def _hash(half: _Words, key: np.uint64) -> _Words:
+    mixed: _Words = half + key  # overflow of arrays is silent, as intended
+    mixed ^= mixed >> _SHIFT_1
+    mixed *= _MULTIPLY_1
+    mixed ^= mixed >> _SHIFT_2
+    mixed *= _MULTIPLY_2
+    return mixed  # the caller uses the high half, which is mixed best

@@ -13,7 +13,7 @@ from typing import Any
 
 from determined._types import Json, Stateful
 from determined.pytorch.data import order
-from determined.pytorch.data.deal import Deal
+from determined.pytorch.data.deal import Deal, Step
 from determined.pytorch.data.foreign_loader import is_endless, reader_of
 from determined.pytorch.data.loader import GUIDE, DataLoader, read_unmeasured
 from determined.pytorch.data.seeded_loader import Place
@@ -22,10 +22,6 @@ logger = logging.getLogger("determined.pytorch")
 
 TRAINING = "build_training_data_loader"
 VALIDATION = "build_validation_data_loader"
-
-
-Step = tuple[int, int, int, bool, bool, bool]
-"""A batch being read by `OrderedStream`: epoch, position before and after, starts epoch, ends epoch, is a stand-in."""
 
 
 class TrainingStream(ABC, Iterator[Any]):
@@ -127,7 +123,7 @@ def training_stream(
             f"{TRAINING}() gives rank {rank} an epoch of {own} batches and the chief one of {agreed}. "
             f"Describe the same dataset, batch size and sampler on every rank; training shards it."
         )
-    return OrderedStream(loader, loader.seed_for(seed), rank, size, batches_trained)
+    return OrderedStream(loader, loader.seed_for(seed), rank, size, batches_trained, own)
 
 
 def validation_loader(loader: Any, *, seed: int, rank: int = 0, size: int = 1, is_checked: bool = True) -> Any:
@@ -179,8 +175,10 @@ class OrderedStream(TrainingStream):
     number of ranks can resume from it.
     """
 
-    def __init__(self, loader: DataLoader[Any], seed: int, rank: int, size: int, batches_trained: int) -> None:
-        self.epoch_length = epoch_length(loader, size)
+    def __init__(
+        self, loader: DataLoader[Any], seed: int, rank: int, size: int, batches_trained: int, length: int
+    ) -> None:
+        self.epoch_length = length
         self._loader = loader
         self._rank = rank
         self._size = size
@@ -207,8 +205,9 @@ class OrderedStream(TrainingStream):
         self._seed = seed
         self._cut = order.batching(self._loader.batch_sampler, seed)
         if self._cut is not None:
-            may_cut = self._cut.order.unit == "records"
-            self._deal = Deal(self._cut.batch_size, self._size, self._cut.drop_last, may_cut)
+            self._deal = Deal(
+                self._cut.batch_size, self._size, self._cut.drop_last, may_cut=self._cut.order.unit == "records"
+            )
 
     def _seek(self, batches_trained: int) -> None:
         epoch, step = divmod(batches_trained, self.epoch_length)
@@ -254,37 +253,13 @@ class OrderedStream(TrainingStream):
         empty = 0
         while empty < 2:  # one epoch may be empty: with another batch size, the rest of it may not make a batch
             empty += 1
-            for spans, steps in self._blocks(epoch, position, cut.order.length(epoch)):
+            for spans, steps in self._deal.blocks(self._rank, epoch, position, cut.order.length(epoch)):
                 empty = 0
                 self._read_ahead.extend(steps)
                 for span, indices in zip(spans, cut.order.read(epoch, spans), strict=True):
                     yield epoch, span[0], indices
             epoch, position = epoch + 1, 0
         raise ValueError(f"{TRAINING}() returned a DataLoader whose epoch {epoch - 1} has no batch.")
-
-    def _blocks(self, epoch: int, position: int, length: int) -> Iterator[tuple[list[order.Span], list[Step]]]:
-        """Yield the rest of an epoch for this rank, many steps at a time, because work per step is work per batch."""
-        deal = self._deal
-        batch, full, first = deal.batch, deal.batch * self._size, self._rank * deal.batch
-        even = max(deal.steps(length - position) - 2, 0)  # only the last two rounds may be uneven
-        rounds = range(position, position + even * full, full)
-        per_block = max(1, order.BLOCK // batch)
-        for begin in range(0, even, per_block):
-            block = rounds[begin : begin + per_block]
-            yield (
-                [(start + first, start + first + batch) for start in block],
-                [(epoch, start, start + full, start == 0, False, False) for start in block],
-            )
-        position += even * full
-        while deal.usable(length - position) > 0:
-            part = deal.part(self._rank, length - position)
-            after = position + deal.taken(length - position)
-            is_last = deal.usable(length - after) == 0
-            yield (
-                [(position + part.start, position + part.stop)],
-                [(epoch, position, after, position == 0, is_last, part.is_stand_in)],
-            )
-            position = after
 
     def _unmeasured(self) -> Iterator[Place]:
         """Read a batch sampler without a length as one endless epoch, forward from its beginning."""
