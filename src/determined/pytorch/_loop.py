@@ -22,7 +22,7 @@ from determined.pytorch.metrics.reduction import TrainingWindow
 
 if TYPE_CHECKING:
     from determined.pytorch._context import PyTorchTrialContext
-    from determined.pytorch._state import Progress
+    from determined.pytorch._plan import Progress
     from determined.pytorch._validate import Validation
     from determined.pytorch.checkpoint.checkpointer import Checkpointer
 

@@ -1,4 +1,4 @@
-"""Training lengths, periods and schedules, and what is due after batch n. The loop does it."""
+"""Training lengths, periods and schedules, how far training has come, and what is due. The loop does it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import functools
 import math
 import numbers
 import sys
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
 from determined import core
+from determined._types import Json
 
 _COLLECTIONS = (list, tuple, set, frozenset)
 
@@ -131,6 +132,50 @@ class _TrainBoundaryType(enum.Enum):
     VALIDATE = "VALIDATE"
     CHECKPOINT = "CHECKPOINT"
     REPORT = "REPORT"
+
+
+@dataclasses.dataclass
+class Progress:
+    """How far training has come. Everything here is saved; nothing else is.
+
+    `last_validation` and `last_checkpoint` are the numbers of batches at which those happened; 0 stands for never.
+    """
+
+    batches_trained: int = 0
+    epochs_trained: int = 0
+    last_validation: int = 0
+    last_checkpoint: int = 0
+    trial_id: int = 0
+
+    def state_dict(self) -> dict[str, Json]:
+        return dataclasses.asdict(self)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        for name in dataclasses.asdict(self):
+            setattr(self, name, int(state_dict[name]))
+
+    def trial_state(self) -> dict[str, int]:
+        """The same under the names that `trial_state.pkl` has always had."""
+        return {
+            "trial_id": self.trial_id,
+            "last_ckpt": self.last_checkpoint,
+            "step_id": 0,
+            "last_val": self.last_validation,
+            "batches_trained": self.batches_trained,
+            "epochs_trained": self.epochs_trained,
+        }
+
+    @classmethod
+    def from_trial_state(cls, saved: Mapping[str, Any], epoch_length: int) -> Progress:
+        """Read `trial_state.pkl`. Until 0.20 it had no epochs: they follow from the length of one."""
+        batches = int(saved["batches_trained"])
+        return cls(
+            batches_trained=batches,
+            epochs_trained=int(saved.get("epochs_trained", batches // epoch_length)),
+            last_validation=int(saved.get("last_val") or 0),
+            last_checkpoint=int(saved.get("last_ckpt") or 0),
+            trial_id=int(saved.get("trial_id") or 0),
+        )
 
 
 @dataclasses.dataclass(frozen=True)

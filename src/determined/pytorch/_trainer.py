@@ -15,8 +15,16 @@ from determined.core.recording.values import differences
 from determined.pytorch import _loop, _rng
 from determined.pytorch._callback import Callbacks
 from determined.pytorch._monitors import Monitor
-from determined.pytorch._plan import Batch, Epoch, FitPlan, TrainUnit, check_max_length, check_reachable, check_units
-from determined.pytorch._state import Progress
+from determined.pytorch._plan import (
+    Batch,
+    Epoch,
+    FitPlan,
+    Progress,
+    TrainUnit,
+    check_max_length,
+    check_reachable,
+    check_units,
+)
 from determined.pytorch._trial import PyTorchTrial
 from determined.pytorch._validate import Validation, evaluates_full_dataset
 from determined.pytorch.checkpoint import save_policy
@@ -254,7 +262,7 @@ class Trainer:
         services, checkpoint = self._context.core_context, origin.checkpoint
         continues = False
         if checkpoint is not None:
-            continues = checkpointer.load(checkpoint).continues
+            continues = checkpointer.load(checkpoint)
             if continues and checkpoint.best is not None:
                 services.train.note_best_validation(checkpoint.best)
                 outcome.best_before = checkpoint.best

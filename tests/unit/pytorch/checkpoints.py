@@ -16,7 +16,7 @@ from determined import artifacts, core
 from determined.core import CheckpointContext, DistributedContext
 from determined.pytorch import DataLoader, LRScheduler, PyTorchCallback, PyTorchTrialContext
 from determined.pytorch._callback import Callbacks
-from determined.pytorch._state import Progress
+from determined.pytorch._plan import Progress
 from determined.pytorch.checkpoint.checkpointer import Checkpointer
 from determined.pytorch.code.copying import CodeCopy
 from determined.pytorch.data.stream import TrainingStream, training_stream

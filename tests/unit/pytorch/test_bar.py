@@ -14,8 +14,7 @@ import rich.progress
 from determined.core.recording.log_capture import LogTee
 from determined.core.recording.shipper import Shipper
 from determined.pytorch import Batch, Epoch
-from determined.pytorch._plan import FitPlan
-from determined.pytorch._state import Progress
+from determined.pytorch._plan import FitPlan, Progress
 from determined.pytorch.display.bar import Bar, RichBar, ValidationLines, make_bar
 from determined.store.messages import LogLine
 from tests.fakes import MemoryLink

@@ -25,7 +25,7 @@ import torch
 
 from determined import errors
 from determined.pytorch import PyTorchCallback
-from determined.pytorch._state import Progress
+from determined.pytorch._plan import Progress
 from determined.pytorch.checkpoint.older_layouts import saved_counters
 from determined.pytorch.checkpoint.reading import read_state
 from determined.pytorch.checkpoint.saved import DirectoryFiles
@@ -94,7 +94,7 @@ def test_0_38(trained: Run, tmp_path: Path) -> None:
     after = draws()
     callback = Keeps()
     run = make_run(tmp_path / "checkpoints", callbacks={"keeps": callback})
-    assert run.checkpointer.load(str(old)).continues
+    assert run.checkpointer.load(str(old))
     assert draws() == after
     assert (run.progress.batches_trained, run.progress.last_validation) == (3, 2)
     assert torch.equal(run.model[0].weight, trained.model[0].weight)  # type: ignore[index]

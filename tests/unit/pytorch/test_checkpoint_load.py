@@ -39,7 +39,7 @@ def test_training_continues_bit_for_bit(root: Path, batches: int, by_path: bool)
     torch.manual_seed(99)
     other = make_run(root)
     loaded = other.checkpointer.load(str(root / storage_id) if by_path else storage_id)
-    assert loaded.continues
+    assert loaded
     assert other.progress.batches_trained == batches
     assert other.train(7) == losses
     for mine, theirs in zip(run.model.state_dict().values(), other.model.state_dict().values(), strict=True):
@@ -92,7 +92,7 @@ def test_another_trial_is_a_warm_start(root: Path) -> None:
     storage_id = run.save()
     after = draws()
     other = make_run(root, trial_id=2, callbacks={"k": Keeps(2)})
-    assert not other.checkpointer.load(storage_id).continues
+    assert not other.checkpointer.load(storage_id)
     assert draws() == after
     assert other.progress.batches_trained == 0
     assert other.stream.state_dict()["position"] == 0
@@ -189,7 +189,7 @@ def test_missing_counters_start_afresh(root: Path, caplog: pytest.LogCaptureFixt
     odd = resave(root / run.save(), root.parent / "odd", progress=None, files_beside=None)
     (odd / "trial_state.pkl").unlink()
     other = make_run(root)
-    assert not other.checkpointer.load(str(odd)).continues
+    assert not other.checkpointer.load(str(odd))
     assert "trial_state.pkl, workload_sequencer.pkl" in caplog.text
     assert other.progress.batches_trained == 0
 

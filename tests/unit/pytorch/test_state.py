@@ -11,14 +11,19 @@ import torch
 from torch import nn
 
 from determined.pytorch import PyTorchCallback
-from determined.pytorch._state import CheckpointMismatch, Part, Progress, RankPart, Restoring, TrainingState
+from determined.pytorch._plan import Progress
 from determined.pytorch.checkpoint.parts import (
     CallbackStates,
+    CheckpointMismatch,
     DataPosition,
     Models,
     Optimizers,
+    Part,
     RandomStreams,
+    RankPart,
+    Restoring,
     Scaler,
+    TrainingState,
     WaitingGradients,
 )
 
@@ -34,10 +39,6 @@ class Cell:
         self.value = state_dict["value"]
         if self.log is not None:
             self.log.append(self.name)
-
-
-def unknown(kind: str) -> list[str]:
-    return []
 
 
 def test_progress_is_restored() -> None:
@@ -81,8 +82,9 @@ def test_all_mismatches_come_in_one_message_and_nothing_changes() -> None:
     cell = Cell(1)
     state = TrainingState()
     state.track("cell", Part(cell))
-    state.track("models", Models([model, second], lambda kind: ["Linear"]))
-    state.track("optimizers", Optimizers([optimizer, torch.optim.Adam(second.parameters())], unknown))
+    state.track("models", models := Models([model, second]))
+    models.saved_classes = ["Linear"]
+    state.track("optimizers", Optimizers([optimizer, torch.optim.Adam(second.parameters())]))
     saved_optimizer = torch.optim.SGD(saved_model.parameters(), lr=1.0)
     before = model.weight.clone()
     with pytest.raises(CheckpointMismatch) as caught:
@@ -108,7 +110,7 @@ def test_surplus_entries_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     model = nn.Linear(2, 3)
     wanted = nn.Linear(2, 3)
     state = TrainingState()
-    state.track("models", Models([model], unknown))
+    state.track("models", Models([model]))
     with caplog.at_level(logging.WARNING):
         state.load_state_dict({"models": [wanted.state_dict(), {}]})
     assert torch.equal(model.weight, wanted.weight)

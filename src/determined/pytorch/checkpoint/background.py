@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import nn
+
+from determined.pytorch.checkpoint.encoding import refill
 
 Store = Callable[[], AbstractContextManager[tuple[Path, str]]]
 
@@ -46,13 +48,7 @@ class _Copying:
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         if isinstance(value, dict):
-            items = {key: self.value(item) for key, item in value.items()}
-            if type(value) is dict:
-                return items
-            filled = type(value)(items)
-            if isinstance(filled, OrderedDict):
-                filled.__dict__.update(value.__dict__)
-            return filled
+            return refill(value, {key: self.value(item) for key, item in value.items()})
         if type(value) in (list, tuple):
             return type(value)(self.value(item) for item in value)
         return set(value) if type(value) is set else value  # the rest cannot change

@@ -11,7 +11,6 @@ import logging
 import pickle
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +22,22 @@ from determined.artifacts.tree import MeasuredFile, naming, write_measured
 from determined.core._checkpoint_files import write_shared
 from determined.pytorch import _rng
 from determined.pytorch._callback import Callbacks, overrides
-from determined.pytorch._state import CheckpointMismatch, Progress, RankPart, Restoring, TrainingState
+from determined.pytorch._plan import Progress
 from determined.pytorch.checkpoint import older_layouts
 from determined.pytorch.checkpoint.background import BackgroundSave, Snapshot
 from determined.pytorch.checkpoint.parts import (
     CallbackStates,
+    CheckpointMismatch,
     DataPosition,
     Listed,
     Models,
     Optimizers,
     RandomStreams,
+    RankPart,
+    Restoring,
     Scaler,
     Schedulers,
+    TrainingState,
     WaitingGradients,
 )
 from determined.pytorch.checkpoint.reading import BESIDE, metadata_digest, read_state
@@ -50,14 +53,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("determined.pytorch")
 
 FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """The result of loading a checkpoint."""
-
-    continues: bool
-    """Training goes on from the saved counters and data; otherwise only weights and states are taken over."""
 
 
 class Checkpointer:
@@ -96,11 +91,10 @@ class Checkpointer:
         self._background: BackgroundSave | None = None  # on the chief
         self._is_saving = False  # on every rank
         self._stored_sharded: str | None = None
-        self._saved_classes: dict[str, list[str]] = {}
         self._listed: list[Listed] = [
-            Models(context.models, self._classes_of),
-            Optimizers(context.optimizers, self._classes_of),
-            Schedulers(context.lr_schedulers, self._classes_of),
+            Models(context.models),
+            Optimizers(context.optimizers),
+            Schedulers(context.lr_schedulers),
         ]
         self._state = self._tracked()
 
@@ -273,7 +267,7 @@ class Checkpointer:
         checkpoint["classes"] = {part.kind: part.classes() for part in self._listed}
         checkpoint["format_version"] = FORMAT_VERSION
         self._callbacks.on_checkpoint_save_start(checkpoint)
-        return self._state.encode(checkpoint)
+        return self._state.encode(checkpoint, is_changed=bool(self._callbacks.on_checkpoint_save_start))
 
     def _write(self, path: Path, state: dict[str, Any], trial_state: dict[str, int]) -> dict[str, FileEntry]:
         (path / "code").mkdir(exist_ok=True)
@@ -293,37 +287,42 @@ class Checkpointer:
 
     # Loading.
 
-    def load(self, source: str | SavedCheckpoint) -> Loaded:
+    def load(self, source: str | SavedCheckpoint) -> bool:
         """Restore everything from a checkpoint that was opened, or by its id or its directory. Collective.
+
+        Returns:
+            Whether training goes on from the saved counters and data; otherwise only weights and states were taken
+            over.
 
         Raises:
             CheckpointNotFound: There is no such checkpoint.
             CheckpointDamaged: Its files are not the ones that were saved.
             InvalidCheckpointException: It does not fit this trial, or it holds something that is not read.
         """
-        loaded, failed = Loaded(continues=False), None
+        continues, failed = False, None
         opened = source if isinstance(source, SavedCheckpoint) else open_checkpoint(self._core, source)
         with opened.files(self._core) as path:
             try:
-                loaded = self._load(path, opened)
+                continues = self._load(path, opened)
                 with _rng.preserved():
                     self._callbacks.on_checkpoint_read_shard(str(path))
             except Exception as problem:  # noqa: BLE001 - raised below, once no rank reads any more
                 failed = problem
         self._distributed.agree(failed)
-        return loaded
+        return continues
 
-    def _load(self, path: Path, opened: SavedCheckpoint) -> Loaded:
+    def _load(self, path: Path, opened: SavedCheckpoint) -> bool:
         source = opened.source
         saved_state = read_state(path)
         saved_state.pop(BESIDE, None)  # verified already, and not part of any state
         checkpoint = self._state.decode(saved_state)
         self._facts.newest = str(opened.metadata.get("saved_at", ""))
         self._callbacks.on_checkpoint_load_start(checkpoint)
-        counts = {part.kind: len(part.classes()) for part in self._listed}
+        counts = {part.kind: len(part.objects) for part in self._listed}
         older_layouts.modernise(checkpoint, counts, self._distributed.size)
         saved = self._saved_progress(opened, checkpoint)
-        self._saved_classes = checkpoint.get("classes") or {}
+        for part in self._listed:
+            part.saved_classes = (checkpoint.get("classes") or {}).get(part.kind, [])
         restoring = self._restoring(saved, checkpoint)
         mine = self._state.for_rank(checkpoint, restoring)
         if "amp_state" in checkpoint:
@@ -337,7 +336,7 @@ class Checkpointer:
             logger.debug("Checkpoint %s: training goes on after batch %d.", source, saved.batches_trained)
         else:
             logger.debug("Checkpoint %s: weights and states are loaded, and training starts at batch 0.", source)
-        return Loaded(restoring.continues)
+        return restoring.continues
 
     def _restoring(self, saved: Progress | None, checkpoint: Mapping[str, Any]) -> Restoring:
         seed = checkpoint.get("trial_seed")
@@ -362,9 +361,6 @@ class Checkpointer:
             ", ".join(older_layouts.COUNTER_FILES),
         )
         return None
-
-    def _classes_of(self, kind: str) -> list[str]:
-        return self._saved_classes.get(kind, [])
 
 
 def _packed(state: dict[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ import io
 import pathlib
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,9 @@ from determined._types import Stateful
 
 TYPE = "__determined_type__"
 _DEEPEST = 100
-_MOST_BITS = 2000
-_AS_THEY_ARE = (type(None), bool, int, float, str, bytes, complex, torch.Size, torch.device, torch.dtype)
+_LARGEST = 1 << 2000  # torch writes an int of 256 bytes, and empty bytes, in a form that it cannot read
+_AS_THEY_ARE = {type(None), bool, float, str, complex, torch.Size, torch.device, torch.dtype}
+_LEAVES = _AS_THEY_ARE | {torch.Tensor, torch.nn.Parameter}
 _DATES = {kind.__name__: kind for kind in (datetime.datetime, datetime.date, datetime.time)}
 _FACTORIES: dict[str, Callable[[], Any] | None] = {
     "None": None, "list": list, "dict": dict, "set": set, "int": int, "float": float, "str": str, "bool": bool,
@@ -45,7 +46,7 @@ def to_plain(value: Any, where: str, *, keeps_code: bool = False) -> Any:
     Raises:
         TypeError: Something in it is neither; the message names the place and the type.
     """
-    return _Encoder(keeps_code).encode(value, where, 0)
+    return _encode(value, where, 0, keeps_code)
 
 
 def from_plain(value: Any, where: str, *, live: Any = None) -> Any:
@@ -62,20 +63,25 @@ def from_plain(value: Any, where: str, *, live: Any = None) -> Any:
     if isinstance(value, dict):
         if TYPE in value:
             return _decode(value, where, live)
-        return _refill(value, {key: _below(item, where, key, live) for key, item in value.items()})
+        items = {
+            key: from_plain(item, f"{where}[{key!r}]", live=_inside(live, key))
+            if isinstance(item, (dict, list, tuple))
+            else item
+            for key, item in value.items()
+        }
+        return refill(value, items)
     if type(value) in (list, tuple) and not _holds_small_numbers(value):
-        return type(value)(_below(item, where, i, live) for i, item in enumerate(value))
+        return type(value)([from_plain(item, f"{where}[{i}]", live=_inside(live, i)) for i, item in enumerate(value)])
     return value
 
 
-def _below(value: Any, where: str, key: Any, live: Any) -> Any:
-    found = None
-    if (isinstance(live, Mapping) and key in live) or (isinstance(live, (list, tuple)) and key < len(live)):
-        found = live[key]
-    return from_plain(value, f"{where}[{key!r}]", live=found)
+def _inside(live: Any, key: Any) -> Any:
+    if isinstance(live, Mapping):
+        return live.get(key)
+    return live[key] if isinstance(live, (list, tuple)) and key < len(live) else None
 
 
-def _refill(like: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
+def refill(like: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
     """Return a dict of the same type with these items; attributes of a model's state (`_metadata`) stay."""
     if type(like) is dict:
         return items
@@ -85,100 +91,97 @@ def _refill(like: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
     return filled
 
 
-class _Encoder:
-    def __init__(self, keeps_code: bool) -> None:
-        self._keeps_code = keeps_code
-
-    def encode(self, value: Any, where: str, depth: int) -> Any:
-        kind = type(value)
-        if (kind in _AS_THEY_ARE and not _is_unreadable(value)) or isinstance(value, torch.Tensor):
-            return value
-        if depth > _DEEPEST:
-            raise TypeError(f"{where} is nested more than {_DEEPEST} levels deep, or contains itself. Save it flatter.")
-        if kind in (dict, OrderedDict, Counter):
-            return self._dict(value, where, depth)
-        if kind in (list, tuple):
-            if _holds_small_numbers(value):
-                return value if kind is tuple else list(value)
-            return kind(self.encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value))
-        if kind is set and all(map(_is_plain_key, value)):
-            return value
-        if (special := self._special(value, where, depth)) is not None:
-            return special
-        raise TypeError(
-            f"{where} is a {kind.__module__}.{kind.__qualname__}, and a checkpoint holds tensors, numpy arrays and "
-            "plain values only. Save what it is made of instead, or leave it out of state_dict()."
-        )
-
-    def _dict(self, value: dict[Any, Any], where: str, depth: int) -> dict[Any, Any]:
-        if TYPE not in value and all(_is_plain_key(key) for key in value):
-            plain = {key: self.encode(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
-            return _refill(value, plain)
-        items = [
-            (self.encode(key, f"a key of {where}", depth + 1), self.encode(item, f"{where}[{key!r}]", depth + 1))
-            for key, item in value.items()
-        ]
-        return {TYPE: "dict", "items": items}
-
-    def _special(self, value: Any, where: str, depth: int) -> dict[str, Any] | None:
-        def items() -> list[Any]:
-            return [self.encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
-
-        kind = type(value)
-        if kind is int:
-            return {TYPE: "int", "value": hex(value)}
-        if kind is bytes:
-            return {TYPE: "bytes"}
-        if kind is np.ndarray:
-            return {TYPE: "numpy.ndarray", "value": _array(value, where)}
-        if isinstance(value, np.generic):
-            return {TYPE: "numpy.scalar", "value": _array(np.asarray(value), where)}
-        if isinstance(value, enum.Enum):
-            path = f"{kind.__module__}:{kind.__qualname__}"
-            return {TYPE: "enum", "class": path, "value": self.encode(value.value, where, depth + 1)}
-        if kind in (set, frozenset, bytearray):
-            return {TYPE: kind.__name__, "items": items()}
-        if kind is deque:
-            return {TYPE: "deque", "items": items(), "maxlen": value.maxlen}
-        if kind is defaultdict:
-            factory = next((name for name, made in _FACTORIES.items() if made is value.default_factory), None)
-            if factory is not None:
-                plain = self.encode(dict(value), where, depth + 1)
-                return {TYPE: "defaultdict", "factory": factory, "items": plain}
-        if kind.__name__ in _DATES and kind is _DATES[kind.__name__] and _has_simple_zone(value):
-            return {TYPE: kind.__name__, "value": value.isoformat(), "fold": getattr(value, "fold", 0)}
-        if kind is datetime.timedelta:
-            return {TYPE: "timedelta", "value": (value.days, value.seconds, value.microseconds)}
-        if kind in (range, slice):
-            return {TYPE: kind.__name__, "value": (value.start, value.stop, value.step)}
-        if isinstance(value, pathlib.PurePath):
-            return {TYPE: "path", "value": str(value)}
-        return self._code(value, where, depth) if self._keeps_code else None
-
-    def _code(self, value: Any, where: str, depth: int) -> dict[str, Any] | None:
-        if inspect.isroutine(value) or inspect.isclass(value):
-            return {TYPE: "code", "name": getattr(value, "__qualname__", str(value))}
-        if isinstance(value, Stateful):
-            state = self.encode(value.state_dict(), f"{where}.state_dict()", depth + 1)
-            return {TYPE: "stateful", "class": type(value).__name__, "state": state}
-        return None
+def _encode(value: Any, where: str, depth: int, keeps_code: bool) -> Any:
+    kind = type(value)
+    if _is_readable(value) or isinstance(value, torch.Tensor):
+        return value
+    if depth > _DEEPEST:
+        raise TypeError(f"{where} is nested more than {_DEEPEST} levels deep, or contains itself. Save it flatter.")
+    if kind in (dict, OrderedDict, Counter):
+        return _encode_dict(value, where, depth, keeps_code)
+    if kind in (list, tuple):
+        if _holds_small_numbers(value):
+            return value if kind is tuple else list(value)
+        return kind(_encode_items(value, where, depth, keeps_code))
+    if kind is set and all(map(_is_plain_key, value)):
+        return value
+    if (special := _encode_special(value, where, depth, keeps_code)) is not None:
+        return special
+    raise TypeError(
+        f"{where} is a {kind.__module__}.{kind.__qualname__}, and a checkpoint holds tensors, numpy arrays and "
+        "plain values only. Save what it is made of instead, or leave it out of state_dict()."
+    )
 
 
-def _is_unreadable(value: Any) -> bool:
-    """Return whether torch writes this value in a form that it cannot read: a number of 256 bytes, or empty bytes."""
-    return (type(value) is int and value.bit_length() > _MOST_BITS) or (type(value) is bytes and not value)
+def _encode_items(value: Iterable[Any], where: str, depth: int, keeps_code: bool) -> list[Any]:
+    return [
+        item if type(item) in _LEAVES else _encode(item, f"{where}[{i}]", depth + 1, keeps_code)
+        for i, item in enumerate(value)
+    ]
+
+
+def _encode_dict(value: dict[Any, Any], where: str, depth: int, keeps_code: bool) -> dict[Any, Any]:
+    plain = {
+        key: item if type(item) in _LEAVES else _encode(item, f"{where}[{key!r}]", depth + 1, keeps_code)
+        for key, item in value.items()
+    }
+    if TYPE not in value and (set(map(type, value)) <= _AS_THEY_ARE or all(map(_is_plain_key, value))):
+        return refill(value, plain)
+    items = [(_encode(key, f"a key of {where}", depth + 1, keeps_code), item) for key, item in plain.items()]
+    return {TYPE: "dict", "items": items}
+
+
+def _encode_special(value: Any, where: str, depth: int, keeps_code: bool) -> dict[str, Any] | None:
+    kind = type(value)
+    if kind is int:
+        return {TYPE: "int", "value": hex(value)}
+    if kind is bytes:
+        return {TYPE: "bytes"}
+    if kind is np.ndarray:
+        return {TYPE: "numpy.ndarray", "value": _array(value, where)}
+    if isinstance(value, np.generic):
+        return {TYPE: "numpy.scalar", "value": _array(np.asarray(value), where)}
+    if isinstance(value, enum.Enum):
+        path = f"{kind.__module__}:{kind.__qualname__}"
+        return {TYPE: "enum", "class": path, "value": _encode(value.value, where, depth + 1, keeps_code)}
+    if kind in (set, frozenset, bytearray):
+        return {TYPE: kind.__name__, "items": _encode_items(value, where, depth, keeps_code)}
+    if kind is deque:
+        return {TYPE: "deque", "items": _encode_items(value, where, depth, keeps_code), "maxlen": value.maxlen}
+    if kind is defaultdict:
+        factory = next((name for name, made in _FACTORIES.items() if made is value.default_factory), None)
+        if factory is not None:
+            plain = _encode(dict(value), where, depth + 1, keeps_code)
+            return {TYPE: "defaultdict", "factory": factory, "items": plain}
+    if kind.__name__ in _DATES and kind is _DATES[kind.__name__] and _has_simple_zone(value):
+        return {TYPE: kind.__name__, "value": value.isoformat(), "fold": getattr(value, "fold", 0)}
+    if kind is datetime.timedelta:
+        return {TYPE: "timedelta", "value": (value.days, value.seconds, value.microseconds)}
+    if kind in (range, slice):
+        return {TYPE: kind.__name__, "value": (value.start, value.stop, value.step)}
+    if isinstance(value, pathlib.PurePath):
+        return {TYPE: "path", "value": str(value)}
+    if keeps_code and (inspect.isroutine(value) or inspect.isclass(value)):
+        return {TYPE: "code", "name": getattr(value, "__qualname__", str(value))}
+    if keeps_code and isinstance(value, Stateful):
+        state = _encode(value.state_dict(), f"{where}.state_dict()", depth + 1, keeps_code)
+        return {TYPE: "stateful", "class": kind.__name__, "state": state}
+    return None
+
+
+def _is_readable(value: Any) -> bool:
+    kind = type(value)
+    return kind in _AS_THEY_ARE or (kind is int and -_LARGEST < value < _LARGEST) or (kind is bytes and value != b"")
 
 
 def _holds_small_numbers(value: list[Any] | tuple[Any, ...]) -> bool:
     """Return whether it holds only numbers that need no encoding: random streams have hundreds of them."""
     kinds = set(map(type, value))
-    return kinds == {float} or (kinds == {int} and max(max(value), -min(value)).bit_length() <= _MOST_BITS)
+    return kinds == {float} or (kinds == {int} and min(value) > -_LARGEST and max(value) < _LARGEST)
 
 
 def _is_plain_key(key: Any) -> bool:
-    return (type(key) in _AS_THEY_ARE and not _is_unreadable(key)) or (
-        type(key) is tuple and all(map(_is_plain_key, key))
-    )
+    return _is_readable(key) or (type(key) is tuple and all(map(_is_plain_key, key)))
 
 
 def _has_simple_zone(value: Any) -> bool:

@@ -19,9 +19,8 @@ from determined._redact import MASK, hidden_in
 from determined.artifacts import documents, verify_in_place
 from determined.core._context import _dummy_init
 from determined.pytorch._context import PyTorchTrialContext
-from determined.pytorch._state import CheckpointMismatch
 from determined.pytorch.checkpoint.older_layouts import modernise
-from determined.pytorch.checkpoint.parts import Models
+from determined.pytorch.checkpoint.parts import CheckpointMismatch, Models
 from determined.pytorch.checkpoint.reading import read_state, verify_without_manifest
 from determined.pytorch.code import saved_script
 
@@ -309,7 +308,7 @@ def _load_bare_model(trial: Any, checkpoint: dict[str, Any]) -> Any:
 
 
 def _load_into(models: list[Any], states: Any) -> None:
-    part = Models(models, lambda _: [])
+    part = Models(models)
     if problems := list(part.mismatches(states)):
         raise CheckpointMismatch("The checkpoint does not fit this trial:\n  - " + "\n  - ".join(problems))
     part.load_state_dict(states)

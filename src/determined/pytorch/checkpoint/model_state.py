@@ -28,9 +28,7 @@ def plain_model(model: nn.Module) -> nn.Module:
 
 def model_state_dict(model: nn.Module) -> dict[str, Any]:
     """Return the model's state under the names it has without wrappers of DDP or torch.compile."""
-    plain = plain_model(model)
-    layers = list(_layers(plain))
-    return {_plain_name(name, layers): value for name, value in plain.state_dict().items()}
+    return {name: value for name, (_, value) in _own_state(plain_model(model)).items()}
 
 
 def load_model_state_dict(model: nn.Module, state: Mapping[str, Any]) -> None:
@@ -40,16 +38,37 @@ def load_model_state_dict(model: nn.Module, state: Mapping[str, Any]) -> None:
         ModelMismatch: Names or shapes differ. All differences are listed, and the model is as it was.
     """
     plain = plain_model(model)
-    layers = list(_layers(plain))
-    own = {_plain_name(name, layers): (name, value) for name, value in plain.state_dict().items()}
-    saved = _match(state, own)
-    differences = [] if _judges_itself(plain) else list(_differences(saved, own))
-    if differences:
+    if found := differences(plain, state):
         raise ModelMismatch(
-            f"The saved state does not fit this {type(plain).__name__}, so nothing was loaded:\n  "
-            + "\n  ".join(differences)
+            f"The saved state does not fit this {type(plain).__name__}, so nothing was loaded:\n  " + "\n  ".join(found)
         )
+    own = _own_state(plain)
+    saved = _match(state, own)
     plain.load_state_dict({own[name][0] if name in own else name: value for name, value in saved.items()})
+
+
+def differences(model: nn.Module, state: Mapping[str, Any]) -> list[str]:
+    """Return the reasons why a saved state cannot be loaded into this model; none if its own code judges that."""
+    plain = plain_model(model)
+    if _judges_itself(plain):
+        return []
+    own = _own_state(plain)
+    saved, found = _match(state, own), []
+    if missing := [name for name in own if name not in saved]:
+        found.append(f"missing: {', '.join(missing)}")
+    if unexpected := [name for name in saved if name not in own]:
+        found.append(f"unexpected: {', '.join(unexpected)}")
+    for name, value in saved.items():
+        mine: Any = own[name][1] if name in own else None
+        if _has_shape(value) and _has_shape(mine) and value.shape != mine.shape:
+            found.append(f"{name}: saved with shape {tuple(value.shape)}, here {tuple(mine.shape)}")
+    return found
+
+
+def _own_state(plain: nn.Module) -> dict[str, tuple[str, Any]]:
+    """Return names and values of the module's state, by the names without wrappers inside of it."""
+    layers = list(_layers(plain))
+    return {_plain_name(name, layers): (name, value) for name, value in plain.state_dict().items()}
 
 
 def _inner_name(module: nn.Module) -> str | None:
@@ -97,17 +116,6 @@ def _common_prefix(named: Mapping[str, Any]) -> str | None:
 def _without_wrappers(name: str, own: Mapping[str, Any]) -> str:
     plain = ".".join(part for part in name.split(".") if part not in ("module", "_orig_mod"))
     return plain if plain in own else name
-
-
-def _differences(saved: Mapping[str, Any], own: Mapping[str, tuple[str, Any]]) -> Iterator[str]:
-    if missing := [name for name in own if name not in saved]:
-        yield f"missing: {', '.join(missing)}"
-    if unexpected := [name for name in saved if name not in own]:
-        yield f"unexpected: {', '.join(unexpected)}"
-    for name, value in saved.items():
-        mine: Any = own[name][1] if name in own else None
-        if _has_shape(value) and _has_shape(mine) and value.shape != mine.shape:
-            yield f"{name}: saved with shape {tuple(value.shape)}, here {tuple(mine.shape)}"
 
 
 def _has_shape(value: Any) -> bool:

@@ -23,7 +23,7 @@ from determined.pytorch.code.copying import CodeCopy
 
 if TYPE_CHECKING:
     from determined.pytorch._context import PyTorchTrialContext
-    from determined.pytorch._state import Progress
+    from determined.pytorch._plan import Progress
     from determined.pytorch._trial import PyTorchTrial
 
 logger = logging.getLogger("determined.pytorch")

@@ -20,7 +20,7 @@ from determined.pytorch._plan import Batch, FitPlan
 from determined.pytorch.display.console import say
 
 if TYPE_CHECKING:
-    from determined.pytorch._state import Progress
+    from determined.pytorch._plan import Progress
 
 logger = logging.getLogger("determined.pytorch")
 

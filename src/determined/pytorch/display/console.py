@@ -27,7 +27,7 @@ from determined.pytorch.checkpoint.reading import script_checksum
 if TYPE_CHECKING:
     from determined import core
     from determined.core.recording.link import Unlike
-    from determined.pytorch._state import Progress
+    from determined.pytorch._plan import Progress
     from determined.pytorch.checkpoint.saved import SavedCheckpoint
 
 logger = logging.getLogger("determined.pytorch")
