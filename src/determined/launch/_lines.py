@@ -45,8 +45,8 @@ class LineSplitter:
         text, lines, end = self._rest + text, [], 0
         for match in LINE.finditer(text):
             end = match.end()
-            # Progress bars begin with a carriage return, which is not an empty line.
-            if match[1] or match[2] != "\r":
+            # Progress bars begin with a carriage return, and wipe their line with blanks: neither is an empty line.
+            if match[1].strip() or match[2] != "\r":
                 lines.append(match[1])
         self._rest = text[end:]
         while len(self._rest) > self._longest:

@@ -152,6 +152,16 @@ def beat(conn: sa.Connection, attempt: Attempt, time: datetime.datetime | None =
         trials.set_state(conn, attempt.trial_id, "RUNNING", "The process is back.", time=moment)
 
 
+def claim(
+    conn: sa.Connection, allocation_id: str, *, node: str, pid: int, process_started: float | None
+) -> AttemptRow | None:
+    """Record the agent that runs an attempt, which is STARTING now; return None if the attempt has ended already."""
+    one = sa.and_(allocations.c.allocation_id == allocation_id, allocations.c.state != "TERMINATED")
+    fields = {"state": "STARTING", "node": node, "pid": pid, "process_started": process_started}
+    is_claimed = conn.execute(allocations.update().where(one).values(fields)).rowcount == 1
+    return get(conn, allocation_id) if is_claimed else None
+
+
 def end(
     conn: sa.Connection,
     allocation_id: str,

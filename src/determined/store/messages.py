@@ -7,6 +7,7 @@ import datetime
 import enum
 import functools
 import operator
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ LARGEST_STEP = 2**63 - 1  # databases and event files count with 64 bits
 LONGEST_GROUP = 64
 SUMMARY_KEYS = {"training": "avg_metrics", "validation": "validation_metrics"}
 """Names of these groups in a summary, so no group of a user is called like that."""
+
+_CURSOR = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhlnsu]")
 
 now = functools.partial(datetime.datetime.now, datetime.timezone.utc)
 """The moment of a report: always UTC, always aware."""
@@ -169,7 +172,12 @@ class LogLine(Report):
 
     text: str
     stream: str  # "stdout" or "stderr"
-    rank: int = 0
+    rank: int | None = 0  # None: it may be any
+
+
+def without_cursor_moves(line: str) -> str:
+    """Return a printed line without the codes that move a terminal's cursor; colours stay."""
+    return _CURSOR.sub("", line) if "\x1b" in line else line
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

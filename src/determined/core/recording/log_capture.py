@@ -17,11 +17,10 @@ from typing import Any, TextIO, cast
 from determined import _notebook
 from determined._redact import KeyBlocks
 from determined.core.recording.shipper import Shipper
-from determined.store.messages import LogLine
+from determined.store.messages import LogLine, without_cursor_moves
 
 LONGEST_LINE = 8191
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_CURSOR = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhlnsu]")  # where the cursor goes; colours stay
 
 
 class LogTee:
@@ -118,7 +117,7 @@ class _LineCollector:
 
     def _send(self, line: str) -> None:
         try:
-            self._shipper.put(LogLine(self._key_blocks.line(_CURSOR.sub("", line)), self._name, self._rank))
+            self._shipper.put(LogLine(self._key_blocks.line(without_cursor_moves(line)), self._name, self._rank))
         except Exception:  # noqa: BLE001 - printing must work even when nothing can be sent
             self._is_listening = False
 

@@ -1,0 +1,115 @@
+"""Record how an attempt ended: its allocation, and the event that tells the controller, in one transaction.
+
+While the store cannot be written to, the ending is kept in a file beside the working directory, so that neither a full
+disk nor the agent's own death loses it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from determined import errors
+from determined.experiment.launchers import policies
+from determined.store import attempts
+from determined.store.control import pending
+from determined.store.database.connection import Store
+
+logger = logging.getLogger("determined.experiment")
+
+PATIENCE_SECONDS = 3600.0
+RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
+SUFFIX = ".exit.json"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended.
+
+    Attributes:
+        code: The exit code, 128 + n for signal n; None if nothing was started.
+        reason: The same in words.
+        time: When, as text.
+    """
+
+    allocation_id: str
+    task_id: str
+    experiment_id: int
+    trial_id: int
+    attempt: int
+    code: int | None
+    reason: str
+    time: str
+
+
+def record(store: Store, ending: Ending) -> bool:
+    """Record an ending unless the attempt is known to have ended; return whether it was not."""
+    with store.write() as conn:
+        try:
+            if attempts.get(conn, ending.allocation_id).state == "TERMINATED":
+                return False
+        except errors.NotFound:  # its experiment was deleted
+            return False
+        moment = datetime.fromisoformat(ending.time)
+        attempts.end(conn, ending.allocation_id, exit_code=ending.code, reason=ending.reason, time=moment)
+        body = {"code": ending.code, "matched_policy": policies.that_cancels_retries(conn, ending.task_id)}
+        pending.append(
+            conn, ending.experiment_id, "ATTEMPT_ENDED", body, trial_id=ending.trial_id, attempt=ending.attempt
+        )
+        return True
+
+
+def deliver(store: Store, home: str, ending: Ending, patience: float = PATIENCE_SECONDS) -> bool:
+    """Record an ending, again and again while the store is unavailable. Return False if it stays in its file."""
+    path = _path(home, ending.allocation_id)
+    deadline = time.monotonic() + patience
+    tries = 0
+    while True:
+        try:
+            record(store, ending)
+            if tries:
+                path.unlink(missing_ok=True)
+            return True
+        except errors.StoreError as failed:
+            if not tries:
+                logger.warning("%s: its end waits in %s: %s", ending.allocation_id, path, failed)
+                _keep(path, ending)
+            if time.monotonic() > deadline:
+                return False
+        time.sleep(RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)])
+        tries += 1
+
+
+def recover(store: Store, home: str, allocation_id: str) -> bool:
+    """Record the ending that a dead agent left in a file; return whether there was one."""
+    path = _path(home, allocation_id)
+    try:
+        ending = Ending(**json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return False
+    record(store, ending)
+    path.unlink(missing_ok=True)
+    return True
+
+
+def _keep(path: Path, ending: Ending) -> None:
+    draft = path.with_name(f"{path.name}.draft")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with draft.open("w", encoding="utf-8") as file:
+            json.dump(dataclasses.asdict(ending), file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:  # the same full disk; it is still in memory
+        logger.warning("%s cannot be written", path)
+
+
+def _path(home: str, allocation_id: str) -> Path:
+    return Path(home) / "work" / f"{allocation_id}{SUFFIX}"
