@@ -13,26 +13,31 @@ from determined import _left_out
 
 
 def exports(
-    package: str, *, rooms: Sequence[str] = (), names: Mapping[str, str] | None = None
+    package: str,
+    *,
+    rooms: Sequence[str] = (),
+    names: Mapping[str, str] | None = None,
+    older: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """The `__getattr__`, `__dir__` and `__all__` of a package whose contents load on first use.
+    """Return `__getattr__`, `__dir__` and `__all__` of a package whose contents load on first use.
 
     Args:
         package: The package's `__name__`.
         rooms: Submodules that are themselves public: `package.room` imports it.
-        names: Public name -> submodule that defines it, or `submodule:name` if it has another name there.
+        names: Submodule -> its public names, with blanks between them; `other=name` exports a name as `other`.
+        older: The same for names that older code uses and nobody is promised: they are not in `__all__`.
 
     Example::
 
-        __getattr__, __dir__, __all__ = _lazy.exports(__name__, rooms=("core",), names={"init": "_context"})
+        __getattr__, __dir__, __all__ = _lazy.exports(__name__, rooms=("core",), names={"_context": "Context init"})
     """
-    origin = dict(names or {})
-    public = sorted({*rooms, *origin})
+    public = _origins(names or {})
+    origin = public | _origins(older or {})
 
     def load(name: str) -> Any:
         if name in origin:
-            module, _, known_as = origin[name].partition(":")
-            value = getattr(_import(f"{package}.{module}"), known_as or name)
+            module, known_as = origin[name]
+            value = getattr(_import(f"{package}.{module}"), known_as)
         elif name in rooms:
             value = _import(f"{package}.{name}")
         elif (known := f"{package}.{name}") in _left_out.NAMES:
@@ -43,9 +48,15 @@ def exports(
         return value
 
     def listing() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *public})
+        return sorted({*vars(sys.modules[package]), *rooms, *origin})
 
-    return load, listing, public
+    return load, listing, sorted({*rooms, *public})
+
+
+def _origins(menu: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the submodule of each exported name, and its name there."""
+    words = [(module, word.partition("=")) for module, listed in menu.items() for word in listed.split()]
+    return {name: (module, known_as or name) for module, (name, _, known_as) in words}
 
 
 def _import(module: str) -> ModuleType:

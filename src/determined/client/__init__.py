@@ -67,43 +67,30 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.client._workspace import Project as Project
     from determined.client._workspace import Workspace as Workspace
 
-_FUNCTIONS = (
-    "connect", "create_experiment", "create_model", "create_workspace", "delete_workspace", "get_checkpoint",
-    "get_experiment", "get_model", "get_model_labels", "get_models", "get_trial", "get_workspace",
-    "iter_trials_metrics", "list_experiments", "list_models", "list_workspaces", "login", "stream_trials_metrics",
-    "stream_trials_training_metrics", "stream_trials_validation_metrics",
-)  # fmt: skip
-_ENUMS = (
-    "CheckpointSortBy", "CheckpointState", "DownloadMode", "ExperimentSortBy", "ExperimentState", "LogLevel",
-    "ModelOrderBy", "ModelSortBy", "OrderBy", "TrialSortBy", "TrialState",
-)  # fmt: skip
-
 __getattr__, __dir__, __all__ = _lazy.exports(
     __name__,
     names={
-        **dict.fromkeys(_FUNCTIONS, "_default"),
-        **dict.fromkeys(_ENUMS, "_enums"),
-        "Checkpoint": "_checkpoint",
-        "CheckpointTrainingMetadata": "_checkpoint",
-        "Comparison": "_compare",
-        "Curve": "_metrics",
-        "Determined": "_determined",
-        "Difference": "_compare",
-        "Experiment": "_experiment",
-        "Listing": "_listing",
-        "LogEntry": "_logs",
-        "Metrics": "_metrics",
-        "Model": "_model",
-        "ModelVersion": "_model",
-        "Points": "_metrics",
-        "Project": "_workspace",
-        "Retention": "_files",
-        "StoreCommands": "_store",
-        "Trial": "_trial",
-        "TrialMetrics": "_metrics",
-        "Workspace": "_workspace",
-        "best_values": "_compare",
-        "compare": "_compare",
-        "rank": "_compare",
+        "_checkpoint": "Checkpoint CheckpointTrainingMetadata",
+        "_compare": "Comparison Difference best_values compare rank",
+        "_default": (
+            "connect create_experiment create_model create_workspace delete_workspace get_checkpoint get_experiment "
+            "get_model get_model_labels get_models get_trial get_workspace iter_trials_metrics list_experiments "
+            "list_models list_workspaces login stream_trials_metrics stream_trials_training_metrics "
+            "stream_trials_validation_metrics"
+        ),
+        "_determined": "Determined",
+        "_enums": (
+            "CheckpointSortBy CheckpointState DownloadMode ExperimentSortBy ExperimentState LogLevel ModelOrderBy "
+            "ModelSortBy OrderBy TrialSortBy TrialState"
+        ),
+        "_experiment": "Experiment",
+        "_files": "Retention",
+        "_listing": "Listing",
+        "_logs": "LogEntry",
+        "_metrics": "Curve Metrics Points TrialMetrics",
+        "_model": "Model ModelVersion",
+        "_store": "StoreCommands",
+        "_trial": "Trial",
+        "_workspace": "Project Workspace",
     },
 )

@@ -33,46 +33,31 @@ if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     DummyDistributedContext = DistributedContext
 
 # A local run has the real services, so the Dummy classes of earlier releases are the same ones.
-_PUBLIC = {
-    "CheckpointContext": "_checkpoint",
-    "Context": "_context",
-    "DistributedContext": "ranks.distributed",
-    "DownloadMode": "_checkpoint",
-    "DummyCheckpointContext": "_checkpoint:CheckpointContext",
-    "DummyDistributedContext": "ranks.distributed:DistributedContext",
-    "DummyExperimentalCoreContext": "_train:ExperimentalCoreContext",
-    "DummyPreemptContext": "_preempt:PreemptContext",
-    "DummyProfilerContext": "_profiler:ProfilerContext",
-    "DummySearcherContext": "_searcher:SearcherContext",
-    "DummySearcherOperation": "_searcher:SearcherOperation",
-    "DummyTrainContext": "_train:TrainContext",
-    "EarlyExitReason": "_train",
-    "ExperimentalCoreContext": "_train",
-    "PreemptContext": "_preempt",
-    "PreemptMode": "_preempt",
-    "ProfilerContext": "_profiler",
-    "SearcherContext": "_searcher",
-    "SearcherContextMissing": "_searcher",
-    "SearcherMode": "_searcher",
-    "SearcherOperation": "_searcher",
-    "TensorboardMode": "recording.tensorboard",
-    "TrainContext": "_train",
-    "Unit": "_searcher",
-    "init": "_context",
-}
-# Reached for by older code, though never promised.
-_OLDER = {
-    "_DummyMetricsContext": "recording.shipper:Shipper",
-    "_Heartbeat": "recording.heartbeat:Heartbeat",
-    "_LogShipper": "recording.log_capture:LogTee",
-    "_MetricsContext": "recording.shipper:Shipper",
-    "_PreemptionWatcher": "_preempt",
-    "_dummy_init": "_context",
-    "_get_storage_manager": "_context",
-    "_parse_searcher_max_length": "_searcher",
-    "_parse_searcher_units": "_searcher",
-    "_run_on_rank_0_and_broadcast": "ranks.distributed:run_on_chief",
-}
-
-__getattr__, __dir__, _names = _lazy.exports(__name__, names={**_PUBLIC, **_OLDER})
-__all__ = sorted(_PUBLIC)
+__getattr__, __dir__, __all__ = _lazy.exports(
+    __name__,
+    names={
+        "_checkpoint": "CheckpointContext DownloadMode DummyCheckpointContext=CheckpointContext",
+        "_context": "Context init",
+        "_preempt": "DummyPreemptContext=PreemptContext PreemptContext PreemptMode",
+        "_profiler": "DummyProfilerContext=ProfilerContext ProfilerContext",
+        "_searcher": (
+            "DummySearcherContext=SearcherContext DummySearcherOperation=SearcherOperation SearcherContext "
+            "SearcherContextMissing SearcherMode SearcherOperation Unit"
+        ),
+        "_train": (
+            "DummyExperimentalCoreContext=ExperimentalCoreContext DummyTrainContext=TrainContext EarlyExitReason "
+            "ExperimentalCoreContext TrainContext"
+        ),
+        "ranks.distributed": "DistributedContext DummyDistributedContext=DistributedContext",
+        "recording.tensorboard": "TensorboardMode",
+    },
+    older={
+        "_context": "_dummy_init _get_storage_manager",
+        "_preempt": "_PreemptionWatcher",
+        "_searcher": "_parse_searcher_max_length _parse_searcher_units",
+        "ranks.distributed": "_run_on_rank_0_and_broadcast=run_on_chief",
+        "recording.heartbeat": "_Heartbeat=Heartbeat",
+        "recording.log_capture": "_LogShipper=LogTee",
+        "recording.shipper": "_DummyMetricsContext=Shipper _MetricsContext=Shipper",
+    },
+)

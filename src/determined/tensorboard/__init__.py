@@ -26,17 +26,10 @@ __getattr__, __dir__, __all__ = _lazy.exports(
     __name__,
     rooms=("metric_writers", "util"),
     names={
-        "AzureTensorboardManager": "_manager",
-        "BatchMetricWriter": "_writer",
-        "GCSTensorboardManager": "_manager",
-        "MetricWriter": "_writer",
-        "S3TensorboardManager": "_manager",
-        "SharedFSTensorboardManager": "_manager",
-        "TensorboardManager": "_manager",
-        "build": "_manager",
-        "get_base_path": "_manager",
-        "get_experiment_sync_path": "_manager",
-        "get_metric_writer": "_writer",
-        "get_sync_path": "_manager",
+        "_manager": (
+            "AzureTensorboardManager GCSTensorboardManager S3TensorboardManager SharedFSTensorboardManager "
+            "TensorboardManager build get_base_path get_experiment_sync_path get_sync_path"
+        ),
+        "_writer": "BatchMetricWriter MetricWriter get_metric_writer",
     },
 )

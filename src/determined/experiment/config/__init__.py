@@ -7,4 +7,4 @@ from determined import _lazy
 if TYPE_CHECKING:  # editors and type checkers see ordinary imports
     from determined.experiment.config.experiment_config import ExperimentConfig as ExperimentConfig
 
-__getattr__, __dir__, __all__ = _lazy.exports(__name__, names={"ExperimentConfig": "experiment_config"})
+__getattr__, __dir__, __all__ = _lazy.exports(__name__, names={"experiment_config": "ExperimentConfig"})
