@@ -19,9 +19,6 @@ class Const:
 
     val: Json
 
-    def declaration(self) -> dict[str, Json]:
-        return {"type": "const", "val": copy.deepcopy(self.val)}
-
     def draw(self, generator: Generator) -> Json:  # noqa: ARG002 - all kinds are drawn alike
         return copy.deepcopy(self.val)
 
@@ -39,9 +36,6 @@ class Int:
     minval: int
     maxval: int
     count: int | None = None
-
-    def declaration(self) -> dict[str, Json]:
-        return {"type": "int", "minval": self.minval, "maxval": self.maxval, **_counted(self.count)}
 
     def draw(self, generator: Generator) -> int:
         return self.minval + generator.integer(self.maxval - self.minval)
@@ -64,9 +58,6 @@ class Double:
     maxval: float
     count: int | None = None
 
-    def declaration(self) -> dict[str, Json]:
-        return {"type": "double", "minval": self.minval, "maxval": self.maxval, **_counted(self.count)}
-
     def draw(self, generator: Generator) -> float:
         return self.minval + (self.maxval - self.minval) * generator.uniform()
 
@@ -86,10 +77,6 @@ class Log:
     maxval: float
     count: int | None = None
 
-    def declaration(self) -> dict[str, Json]:
-        bounds: dict[str, Json] = {"base": self.base, "minval": self.minval, "maxval": self.maxval}
-        return {"type": "log", **bounds, **_counted(self.count)}
-
     def power(self, exponent: float) -> float:
         return math.pow(self.base, exponent)
 
@@ -107,10 +94,7 @@ class Log:
 class Categorical:
     """One of several values, any JSON values."""
 
-    vals: tuple[Json, ...]
-
-    def declaration(self) -> dict[str, Json]:
-        return {"type": "categorical", "vals": copy.deepcopy(list(self.vals))}
+    vals: list[Json]
 
     def draw(self, generator: Generator) -> Json:
         return self.point(generator.integer(len(self.vals) - 1))
@@ -196,22 +180,11 @@ class Grid(Sequence[dict[str, Json]]):
         return self._space.shaped(values)
 
 
-def flatten(hparams: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values under dotted names: `{"optimizer": {"lr": 1}}` becomes `{"optimizer.lr": 1}`."""
-    flat: dict[str, Any] = {}
-    for name, value in hparams.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{name}.{inner}": v for inner, v in flatten(value).items()})
-        else:
-            flat[name] = value
-    return flat
-
-
 def parse(value: Any, path: str = "hyperparameters", *, needs_count: bool = False) -> tuple[Space, list[Problem]]:
     """Read declarations, and find every mistake in them.
 
     Args:
-        value: The `hyperparameters` section; None is an empty one.
+        value: The `hyperparameters` section, of JSON values (`layers.plain`); None is an empty one.
         path: Where it stands in the file, for the problems.
         needs_count: Grid search: every int, double and log has to say `count`.
 
@@ -241,13 +214,10 @@ KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """What each type must say, and may say."""
 
 
-def _group(value: Mapping[Any, Any], path: str, needs_count: bool, problems: list[Problem]) -> Tree:
+def _group(value: Mapping[str, Any], path: str, needs_count: bool, problems: list[Problem]) -> Tree:
     tree: Tree = {}
-    for name in sorted(value, key=str):
+    for name in sorted(value):
         here = f"{path}.{name}"
-        if not isinstance(name, str):
-            problems.append(Problem(here, f"the name is {_shown(name)}; names are text. Put it in quotes."))
-            continue
         child = value[name]
         if isinstance(child, Mapping) and "type" not in child:
             tree[name] = _group(child, here, needs_count, problems)
@@ -265,7 +235,6 @@ def _group(value: Mapping[Any, Any], path: str, needs_count: bool, problems: lis
 
 def _parameter(value: Any, path: str, problems: list[Problem]) -> Parameter | None:
     if not isinstance(value, Mapping):
-        _check_json(value, path, problems)
         return Const(value)
     kind = value["type"]
     if not isinstance(kind, str) or kind not in KEYS:
@@ -276,7 +245,6 @@ def _parameter(value: Any, path: str, problems: list[Problem]) -> Parameter | No
     if not _has_keys(value, kind, path, problems):
         return None
     if kind == "const":
-        _check_json(value["val"], f"{path}.val", problems)
         return Const(value["val"])
     if kind == "categorical":
         return _categorical(value["vals"], path, problems)
@@ -286,13 +254,13 @@ def _parameter(value: Any, path: str, problems: list[Problem]) -> Parameter | No
     return _ranged(kind, numbers, count, path, problems) if len(problems) == found else None
 
 
-def _has_keys(value: Mapping[Any, Any], kind: str, path: str, problems: list[Problem]) -> bool:
+def _has_keys(value: Mapping[str, Any], kind: str, path: str, problems: list[Problem]) -> bool:
     required, optional = KEYS[kind]
     # null is absent everywhere, except that a constant may be null.
     missing = [key for key in required if key not in value or (value[key] is None and kind != "const")]
     problems += [Problem(f"{path}.{key}", f"is missing; a hyperparameter of type {kind} needs it.") for key in missing]
     allowed = {"type", *required, *optional}
-    for key in sorted((key for key in value if key not in allowed), key=str):
+    for key in sorted(key for key in value if key not in allowed):
         known = ", ".join((*required, *optional))
         problems.append(Problem(f"{path}.{key}", f"is not a key of type {kind}, which has {known}. Remove it."))
     return not missing
@@ -302,9 +270,7 @@ def _categorical(vals: Any, path: str, problems: list[Problem]) -> Categorical |
     if not isinstance(vals, list | tuple) or not vals:
         problems.append(Problem(f"{path}.vals", f"is {_shown(vals)}; expected a list of at least one value."))
         return None
-    for index, val in enumerate(vals):
-        _check_json(val, f"{path}.vals[{index}]", problems)
-    return Categorical(tuple(vals))
+    return Categorical(list(vals))
 
 
 def _ranged(
@@ -363,29 +329,9 @@ def _count(value: Any, path: str, problems: list[Problem]) -> int | None:
     return value
 
 
-def _check_json(value: Any, path: str, problems: list[Problem]) -> None:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if not isinstance(key, str):
-                problems.append(
-                    Problem(f"{path}.{key}", f"the name is {_shown(key)}; names are text. Put it in quotes.")
-                )
-            _check_json(inner, f"{path}.{key}", problems)
-    elif isinstance(value, list | tuple):
-        for index, inner in enumerate(value):
-            _check_json(inner, f"{path}[{index}]", problems)
-    elif not isinstance(value, bool | int | float | str | None):
-        kind = type(value).__name__
-        problems.append(Problem(path, f"is a {kind}, which JSON cannot hold ({value}). Put it in quotes."))
-
-
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _counted(count: int | None) -> dict[str, Json]:
-    return {} if count is None else {"count": count}
 
 
 def _count_of(parameter: Int | Double | Log) -> int:
@@ -407,7 +353,12 @@ def _spaced(low: float, high: float, count: int, index: int) -> float:
 
 
 def _declared(tree: Tree) -> dict[str, Json]:
-    return {name: _declared(child) if isinstance(child, dict) else child.declaration() for name, child in tree.items()}
+    return {name: _declared(child) if isinstance(child, dict) else _declaration(child) for name, child in tree.items()}
+
+
+def _declaration(parameter: Parameter) -> dict[str, Json]:
+    given = {key: value for key, value in vars(parameter).items() if key != "count" or value is not None}
+    return {"type": type(parameter).__name__.lower(), **copy.deepcopy(given)}
 
 
 def _sampled(tree: Tree, generator: Generator) -> dict[str, Json]:

@@ -6,6 +6,7 @@ import math
 
 from determined.client import Determined, compare
 from determined.client._compare import Difference, differences
+from determined.client._listing import flat
 from tests.history import History
 
 
@@ -65,3 +66,10 @@ def test_two_runs_of_a_store(history: History, runs: Determined) -> None:
         "metrics": ["validation.loss.last", "validation.loss.max", "validation.loss.min"],
     }
     assert found["metrics"]["validation.loss.min"] == {one.trial_id: 0.5, two.trial_id: 0.4}
+
+
+def test_flat_names_have_dots() -> None:
+    """2.1: flattened names use dots."""
+    assert flat({"optimizer": {"lr": 1, "betas": [1, 2]}, "a": 0}) == {
+        "optimizer.lr": 1, "optimizer.betas": [1, 2], "a": 0
+    }  # fmt: skip

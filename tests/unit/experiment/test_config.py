@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import re
 import time
@@ -494,3 +495,24 @@ def test_nonsense_is_refused_in_sentences(values: dict[str, Any]) -> None:
         assert heading == "invalid experiment configuration"
         assert lines
         assert all(line.startswith("<config>") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("declaration", "path"),
+    [
+        ({"type": "categorical", "vals": [1, datetime.date(2024, 1, 1)]}, ".vals[1]"),
+        (datetime.date(2024, 1, 1), ""),
+        ([1, {"a": datetime.date(2024, 1, 1)}], "[1].a"),
+    ],
+)
+def test_hyperparameters_are_json(declaration: Any, path: str) -> None:
+    """2.1: a value that JSON cannot hold is refused, and the path leads to it, also inside a list of choices."""
+    line = refused(hyperparameters={"x": declaration})
+    assert line.startswith(f"<config>.hyperparameters.x{path}: ")
+    assert "datetime.date(2024, 1, 1)" in line or "2024-01-01" in line
+
+
+@pytest.mark.parametrize("hyperparameters", [{1: 2}, {"a": {"type": "const", "val": {1: 2}}}])
+def test_names_of_hyperparameters_are_text(hyperparameters: dict[Any, Any]) -> None:
+    """2.1: names are text, here and inside a constant; YAML makes numbers of `1:`."""
+    assert "Write it in quotes" in refused(hyperparameters=hyperparameters)

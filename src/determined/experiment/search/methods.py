@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from determined import errors
@@ -17,8 +17,15 @@ from determined.experiment.search.older import SearchMethod as OlderSearchMethod
 from determined.experiment.search.optuna import OptunaSearch
 from determined.experiment.search.simple import GridSearch, RandomSearch, SingleSearch
 
-NAMES = ("single", "random", "grid", "async_halving", "asha", "adaptive_asha", "optuna", "custom")
-"""What `searcher.name` may be; `asha` is another name of `async_halving`."""
+METHODS: dict[Any, Callable[[Mapping[str, Any], Space], SearchMethod]] = {
+    "single": lambda _, __: SingleSearch(),
+    "random": lambda searcher, _: RandomSearch(searcher),
+    "grid": GridSearch,
+    "async_halving": lambda searcher, _: halving(searcher),
+    "asha": lambda searcher, _: halving(searcher),  # another name of it
+    "adaptive_asha": lambda searcher, _: AdaptiveAsha(searcher),
+    "optuna": OptunaSearch,
+}
 
 
 def build(searcher: Mapping[str, Any], space: Space, custom: SearchMethod | None = None) -> SearchMethod:
@@ -36,19 +43,9 @@ def build(searcher: Mapping[str, Any], space: Space, custom: SearchMethod | None
         if custom is None:
             raise errors.SearchError("searcher.name is custom, but no method was given. Load it with methods.load().")
         return custom
-    if name == "single":
-        return SingleSearch()
-    if name == "random":
-        return RandomSearch(searcher)
-    if name == "grid":
-        return GridSearch(searcher, space)
-    if name in ("async_halving", "asha"):
-        return halving(searcher)
-    if name == "adaptive_asha":
-        return AdaptiveAsha(searcher)
-    if name == "optuna":
-        return OptunaSearch(searcher, space)
-    raise errors.SearchError(f"searcher.name is {name!r}; expected one of {', '.join(NAMES)}.")
+    if name not in METHODS:
+        raise errors.SearchError(f"searcher.name is {name!r}; expected one of {', '.join([*METHODS, 'custom'])}.")
+    return METHODS[name](searcher, space)
 
 
 def load(searcher: Mapping[str, Any], directory: os.PathLike[str] | str) -> SearchMethod:

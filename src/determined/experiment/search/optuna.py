@@ -64,12 +64,12 @@ class OptunaSearch(SearchMethod):
 
     def initial_trials(self, ctx: SearchContext) -> list[Action]:
         self._study = Study(self._space, self._sampler, self._sampler_args, ctx.generator.trial_seed())
-        return self._inner.initial_trials(self._asking(ctx))
+        return self._inner.initial_trials(_AskingContext(ctx, self))
 
     def validation_completed(self, ctx: SearchContext, request_id: str, metrics: dict[str, Any]) -> list[Action]:
         self._note(request_id, self._sign * metrics[ctx.metric], metrics.get(self._time_metric or ""))
         self._judged = request_id
-        actions = self._inner.validation_completed(self._asking(ctx), request_id, metrics)
+        actions = self._inner.validation_completed(_AskingContext(ctx, self), request_id, metrics)
         self._judged = None
         if any(isinstance(action, Stop) and action.request_id == request_id for action in actions):
             self._tell(request_id, stopped=True)
@@ -77,11 +77,11 @@ class OptunaSearch(SearchMethod):
 
     def trial_exited_early(self, ctx: SearchContext, request_id: str, reason: ExitedReason) -> list[Action]:
         self._tell(request_id, failed=True)
-        return self._inner.trial_exited_early(self._asking(ctx), request_id, reason)
+        return self._inner.trial_exited_early(_AskingContext(ctx, self), request_id, reason)
 
     def trial_exited(self, ctx: SearchContext, request_id: str) -> list[Action]:
         self._tell(request_id)
-        return self._inner.trial_exited(self._asking(ctx), request_id)
+        return self._inner.trial_exited(_AskingContext(ctx, self), request_id)
 
     def progress(self, state: Any) -> float:
         return self._inner.progress(state)
@@ -98,9 +98,6 @@ class OptunaSearch(SearchMethod):
         self._values = {request_id: dict(values) for request_id, values in state["values"].items()}
         if state["study"] is not None:
             self._study = Study.restore(state["study"], self._space, self._sampler, self._sampler_args)
-
-    def _asking(self, ctx: SearchContext) -> _AskingContext:
-        return _AskingContext(ctx, self)
 
     def _ask(self, create: Callable[[dict[str, Json]], Create]) -> Create:
         assert self._study is not None, "initial_trials comes first"
@@ -160,7 +157,8 @@ class Study:
         self._log: list[list[Any]] = []
         self._trials: dict[int, optuna.Trial] = {}
         with _quietly():
-            self._study = _in_memory(_sampler(sampler, sampler_args, seed))
+            chosen = _sampler(sampler, sampler_args, seed)
+            self._study: optuna.Study = _require().create_study(sampler=chosen, direction="minimize")
             self._distributions = {name: _distribution(self._ranges[path]) for name, path in self._names.items()}
 
     def ask(self) -> tuple[int, dict[str, Json]]:
@@ -183,9 +181,7 @@ class Study:
                 trial.report(value, step)
             try:
                 self._study.tell(trial, value if state == COMPLETE else None, TrialState[state])
-            except (
-                RuntimeError
-            ) as error:  # grid-like samplers ask to end when all was proposed; max_trials decides here
+            except RuntimeError as error:  # grid-like samplers ask to end when all was proposed; max_trials decides
                 if "stop" not in str(error):
                     raise
 
@@ -222,21 +218,13 @@ def _sampler(name: str, sampler_args: Mapping[str, Any], seed: int) -> Any:
         known = [n for n in samplers.__all__ if n.endswith("Sampler") and n != "BaseSampler"]
         raise errors.SearchError(f"searcher.sampler is {name!r}; Optuna has {', '.join(known)}.")
     try:
-        if "seed" in sampler_args:
-            return kind(**sampler_args)
-        return kind(**sampler_args, seed=seed)
+        return kind(**{"seed": seed, **sampler_args})
     except TypeError as error:
         raise errors.SearchError(
             f"{name} does not take searcher.sampler_args {dict(sampler_args)!r}: {error}."
         ) from error
     except ImportError as error:
         raise errors.SearchError(f"{name} needs another package: {error}") from error
-
-
-def _in_memory(sampler: Any) -> optuna.Study:
-    import optuna
-
-    return optuna.create_study(sampler=sampler, direction="minimize")
 
 
 def _distribution(parameter: Parameter) -> optuna.distributions.BaseDistribution:
