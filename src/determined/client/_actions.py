@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from determined.client import _store
 from determined.client._session import Session
-from determined.errors import InvalidValue, NoController, Refused
+from determined.errors import IllegalMove, InvalidValue, NoController, Refused
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -23,20 +24,67 @@ _REACHED = {
 }
 
 
-def act(session: Session, action: str, *, experiment_id: int | None = None, trial_id: int | None = None) -> None:
-    """Raise unless an experiment or trial has reached what `activate`, `pause`, `cancel` or `kill` asks for."""
-    from determined.store import experiments, trials
+HANDLED_SECONDS = 30.0
+"""How long an action waits for the controller to have taken it up; it stays in the store if that takes longer."""
 
-    with session.read() as conn:
+
+def act(session: Session, action: str, *, experiment_id: int | None = None, trial_id: int | None = None) -> None:
+    """Have the controller `activate`, `pause`, `cancel` or `kill` an experiment, or `kill` a trial; wait until it has.
+
+    What has been reached already is a success. A controller is started if none is alive.
+
+    Raises:
+        NoController: It was started by hand, so no controller acts on it.
+        IllegalMove: Its state does not allow it.
+    """
+    from determined.experiment import lifecycle
+    from determined.store import experiments, trials
+    from determined.store.control import pending
+
+    with session.write() as conn:
         trial = None if trial_id is None else trials.get(conn, trial_id)
         experiment = experiments.get(conn, trial.experiment_id if trial else experiment_id or 0)
         if experiment.unmanaged:
             raise NoController(_unmanaged(conn, experiment, action, trial_id))
-    if (trial or experiment).state not in _REACHED[action]:
-        what = f"Trial {trial_id}" if trial else f"Experiment {experiment_id}"
-        raise NoController(
-            f"{what} needs a controller to {action} it, and this release has none yet. Its record can be read as usual."
-        )
+        if (trial or experiment).state in _REACHED[action]:
+            return
+        if action in ("activate", "pause"):
+            to = lifecycle.State.ACTIVE if action == "activate" else lifecycle.State.PAUSED
+            lifecycle.move(f"Experiment {experiment.id}", lifecycle.State(experiment.state), to)
+        if trial is not None:
+            told = pending.append(conn, experiment.id, "KILL_TRIAL", trial_id=trial.id)
+        else:
+            told = pending.append(conn, experiment.id, "REQUEST", {"action": action})
+    wait_handled(session, experiment.id, told)
+
+
+def wait_handled(session: Session, experiment_id: int, pending_id: int) -> None:
+    """Start a controller if none is alive, and wait until it has handled a pending event.
+
+    Raises:
+        IllegalMove: The controller refused it.
+    """
+    from determined.experiment.controller import start
+    from determined.store import events
+    from determined.store.control import pending
+
+    start.ensure(session.store)
+    if start.is_off():
+        return
+    end, pause = time.monotonic() + HANDLED_SECONDS, 0.01
+    while time.monotonic() < end:
+        with session.read() as conn:
+            if not pending.waits(conn, pending_id):
+                for row in reversed(events.of_experiment(conn, experiment_id, kinds=("REFUSED",))):
+                    if row.body.get("pending_id") == pending_id:
+                        raise IllegalMove(row.body["reason"])
+                return
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.2)
+    raise NoController(
+        f"No controller has taken this up for {HANDLED_SECONDS:.0f} s; it is stored and will be. "
+        "See what the controller does with: det controller status; det controller logs"
+    )
 
 
 def stop(session: Session, trial_id: int) -> None:

@@ -21,6 +21,7 @@ from determined.experiment.events import (
     Answered,
     AttemptEnded,
     AttemptStarted,
+    Continued,
     Dequeue,
     Event,
     InvalidHPReported,
@@ -64,6 +65,7 @@ class Trial:
     attempts: int = 0
     is_invalid: bool = False  # it reported InvalidHP
     is_held: bool = False  # the search paused it, so that activating the experiment does not start it
+    is_again: bool = False  # it had ended, and the experiment was continued
 
 
 class Engine:
@@ -96,6 +98,7 @@ class Engine:
         self._max_restarts = max_restarts
         self._name = name
         self._open = 0  # trials that have not ended
+        self._uncreated: list[base.Create] = []  # what the search asked for while the experiment was stopping
         self._ends: dict[State, int] = {}
         self._actions: list[Action] = []
 
@@ -119,6 +122,7 @@ class Engine:
         return {
             "state": self.state.value,
             "trials": {request_id: dataclasses.asdict(trial) for request_id, trial in self.trials.items()},
+            "uncreated": [base.to_json(create) for create in self._uncreated],
             "searcher": self.searcher.snapshot(),
         }
 
@@ -129,6 +133,10 @@ class Engine:
             request_id: Trial(**{**row, "state": State(row["state"]), "phase": Phase(row["phase"])})
             for request_id, row in snapshot["trials"].items()
         }
+        self._uncreated = base.creates(map(base.action_from_json, snapshot["uncreated"]))
+        self._count_ends()
+
+    def _count_ends(self) -> None:
         self._ends = {}
         for trial in self.trials.values():
             if trial.state.is_terminal:
@@ -170,6 +178,29 @@ class Engine:
         trial = self._trial(asked.request_id)
         if not trial.state.is_terminal:
             self._stop(asked.request_id, State.STOPPING_KILLED, "Somebody killed the trial.")
+
+    def _continue(self, _: Continued) -> None:
+        """Start over with what has not COMPLETED, and with the trials that were not created because of the end."""
+        if not self.state.is_terminal:
+            raise errors.IllegalMove(f"{self._name} is {self.state.value}; only one that has ended can be continued.")
+        self.state = State.PAUSED
+        self._actions.append(SetExperiment(State.PAUSED, "Somebody continued the experiment."))
+        again = [request_id for request_id, trial in self.trials.items() if trial.state is not State.COMPLETED]
+        for request_id in again:
+            attempts = self.trials[request_id].attempts
+            self.trials[request_id] = Trial(State.PAUSED, attempts=attempts, is_again=True)
+            self._actions.append(SetTrial(request_id, State.PAUSED, "The experiment was continued.", 0))
+        self._count_ends()
+        self.searcher.reopen(again)
+        if not again:
+            self._create_uncreated(len(self._uncreated))
+
+    def _create_uncreated(self, most: int) -> None:
+        """Create trials that the search asked for while the experiment was stopping; it takes them for created."""
+        created, self._uncreated = self._uncreated[:most], self._uncreated[most:]
+        for create in created:
+            self._create(create)
+            self._search(base.TrialCreated(create.request_id))
 
     # Events of trials.
 
@@ -262,6 +293,7 @@ class Engine:
 
     def _create(self, action: base.Create) -> None:
         if self.state not in (State.ACTIVE, State.PAUSED):
+            self._uncreated.append(action)
             return
         self.trials[action.request_id] = Trial(self.state)
         self._open += 1
@@ -310,6 +342,8 @@ class Engine:
         if early is not None:
             self._search(base.TrialExitedEarly(request_id, early))
         self._search(base.TrialExited(request_id))
+        if self.trials[request_id].is_again and not self.state.is_stopping:
+            self._create_uncreated(1)  # what the search answered when this trial ended for the first time
         self._finish_if_done()
 
     def _finish_if_done(self) -> None:
@@ -371,4 +405,5 @@ class Engine:
         InvalidHPReported: _invalid_hp,
         Answered: _answered,
         AttemptEnded: _attempt_ended,
+        Continued: _continue,
     }

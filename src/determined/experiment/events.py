@@ -5,9 +5,13 @@ An event says what happened; the controller stores it. An action says what to do
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from determined import errors
 from determined._types import Json
 from determined.experiment.lifecycle import Exit, State
 
@@ -81,6 +85,11 @@ class Answered:
     answer: dict[str, Json]
 
 
+@dataclass(frozen=True)
+class Continued:
+    """The experiment had ended and is continued: PAUSED again, and trials that are not COMPLETED will run again."""
+
+
 Event = (
     Started
     | Request
@@ -91,7 +100,50 @@ Event = (
     | InvalidHPReported
     | AttemptEnded
     | Answered
+    | Continued
 )
+
+_KINDS: dict[str, type] = {
+    "started": Started,
+    "request": Request,
+    "trial_kill_requested": TrialKillRequested,
+    "attempt_started": AttemptStarted,
+    "validated": Validated,
+    "progressed": Progressed,
+    "invalid_hp_reported": InvalidHPReported,
+    "attempt_ended": AttemptEnded,
+    "answered": Answered,
+    "continued": Continued,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """Return an event as a JSON object: its fields, and `type`.
+
+    Example::
+
+        to_json(AttemptStarted("a1"))             # {"type": "attempt_started", "request_id": "a1"}
+        from_json(to_json(AttemptStarted("a1")))  # AttemptStarted("a1")
+    """
+    if isinstance(event, Request):
+        return {"type": "request", "action": event.value}
+    return {"type": _NAMES[type(event)], **dataclasses.asdict(event)}
+
+
+def from_json(row: Mapping[str, Any]) -> Event:
+    """Return the event that `to_json` wrote."""
+    fields = dict(row)
+    kind = _KINDS.get(fields.pop("type", ""))
+    if kind is None:
+        raise errors.StoreError(f"{dict(row)!r} is no event of an experiment: its type is none of {', '.join(_KINDS)}.")
+    if kind is Request:
+        return Request(fields["action"])
+    if "exit" in fields:
+        fields["exit"] = Exit(**fields["exit"])
+    event: Event = kind(**fields)
+    return event
+
 
 # --- Actions: what the controller does, in the order in which they are returned.
 

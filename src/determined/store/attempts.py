@@ -183,11 +183,36 @@ def set_state(conn: sa.Connection, allocation_id: str, state: str) -> None:
     conn.execute(allocations.update().where(allocations.c.allocation_id == allocation_id).values(state=state))
 
 
+def contacted(conn: sa.Connection, allocation_id: str) -> None:
+    """Note that the training process of an attempt that has not ended is up: it is RUNNING now."""
+    going = sa.and_(allocations.c.allocation_id == allocation_id, allocations.c.state != "TERMINATED")
+    conn.execute(allocations.update().where(going).values(state="RUNNING"))
+
+
 def request_preemption(conn: sa.Connection, allocation_id: str) -> None:
     """Ask the processes to save a checkpoint and exit."""
     get(conn, allocation_id)
     one = allocations.c.allocation_id == allocation_id
     conn.execute(allocations.update().where(one).values(preempt_requested=True))
+
+
+def kill_at(conn: sa.Connection, allocation_id: str, time: datetime.datetime, reason: str) -> None:
+    """Have the controller end the processes at this time, if they have not ended by then."""
+    one = allocations.c.allocation_id == allocation_id
+    conn.execute(allocations.update().where(one).values(kill_at=time, kill_reason=reason))
+
+
+def mark_killed(conn: sa.Connection, allocation_id: str) -> None:
+    """Record that the controller ends the processes now."""
+    one = allocations.c.allocation_id == allocation_id
+    conn.execute(allocations.update().where(one).values(killed=True))
+
+
+def of_controller(conn: sa.Connection) -> list[AttemptRow]:
+    """Return the attempts of managed experiments that have not ended, in the order of their trials."""
+    query = _query().join(experiments, experiments.c.id == trials_table.c.experiment_id)
+    query = query.where(allocations.c.state != "TERMINATED", sa.not_(experiments.c.unmanaged))
+    return [rows.build(AttemptRow, row) for row in conn.execute(query.order_by(tasks.c.trial_id)).mappings()]
 
 
 def acknowledge_preemption(conn: sa.Connection, allocation_id: str) -> None:

@@ -166,6 +166,15 @@ def of_experiment(
     return [rows.build(TrialRow, row) for row in conn.execute(query).mappings()]
 
 
+def progress_of(conn: sa.Connection, trial_ids: Sequence[int]) -> dict[int, float]:
+    """Return how far each of these trials has said it is, 0 to 1; those that have said nothing are left out."""
+    found: dict[int, float] = {}
+    for some in rows.chunks(trial_ids):
+        query = sa.select(trials.c.id, trials.c.progress).where(trials.c.id.in_(some), trials.c.progress.is_not(None))
+        found.update((row.id, row.progress) for row in conn.execute(query))
+    return found
+
+
 def update(conn: sa.Connection, trial_id: int, **fields: Any) -> None:
     """Set columns of one trial. States are set by `set_state`, metadata by `set_metadata`."""
     rows.check_fields("a trial", fields, _SETTABLE)

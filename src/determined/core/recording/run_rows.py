@@ -17,6 +17,7 @@ from determined.core.recording.run_description import Run, RunDescription
 from determined.core.recording.values import differences
 from determined.store import attempts, checkpoints, experiments, logs, runs, trials, workspaces
 from determined.store.attempts import Attempt
+from determined.store.control import pending
 from determined.store.messages import (
     CheckpointReport,
     CheckpointUseReport,
@@ -136,6 +137,7 @@ def _assigned_attempt(conn: Connection, run: Run, description: RunDescription) -
     """Return the attempt that this process was started as, if the store knows the trial: ids may be another store's."""
     if (known := _find_assigned_attempt(conn, description)) is not None:
         runs.set_run_name(conn, known.allocation_id, run.name)
+        attempts.contacted(conn, known.allocation_id)
         return dataclasses.replace(known, run_name=run.name)
     trial = _assigned_trial(conn, description)
     return None if trial is None else _begin_attempt(conn, trial.id, run.name, run, description)
@@ -244,11 +246,26 @@ def deliver(
             (report.steps_completed or 0 for report in measured if report.steps_completed is not None), default=-1
         )
         recorded = dataclasses.replace(recorded, steps=max(recorded.steps, steps))
-        if not recorded.is_managed:
+        if recorded.is_managed:
+            _tell_controller(conn, recorded.attempt, part)
+        else:
             logs.append(conn, recorded.attempt, [report for report in part if isinstance(report, LogLine)])
         for report in _without_superseded(part):
             _record(conn, description, recorded, report)
     return recorded
+
+
+def _tell_controller(conn: Connection, attempt: Attempt, reports: Sequence[Report]) -> None:
+    """Hand on what the search decides by, in the transaction that stores it."""
+    for report in reports:
+        if isinstance(report, MetricReport) and report.group == "validation" and report.steps_completed is not None:
+            told: dict[str, Any] = {"metrics": report.metrics, "steps_completed": report.steps_completed}
+            kind = "VALIDATED"
+        elif isinstance(report, EarlyExitReport) and "INVALID_HP" in report.reason:
+            kind, told = "INVALID_HP", {}
+        else:
+            continue
+        pending.append(conn, attempt.experiment_id, kind, told, trial_id=attempt.trial_id, attempt=attempt.attempt)
 
 
 def _by_fit(reports: Sequence[Report]) -> Iterator[tuple[FitReport | None, list[Report]]]:

@@ -19,12 +19,17 @@ def log_path() -> Path:
     return _home.data_directory() / "logs" / "controller.log"
 
 
+def is_off() -> bool:
+    """Return whether `DET_CONTROLLER=off` says that no controller is to be started."""
+    return os.environ.get("DET_CONTROLLER", "").strip().lower() in OFF
+
+
 def ensure(store: Store) -> bool:
     """Start a controller for this store unless one is alive. Return whether one was started; it comes up by itself.
 
     `DET_CONTROLLER=off` starts none: whatever was asked for waits in the store until one runs.
     """
-    if os.environ.get("DET_CONTROLLER", "").strip().lower() in OFF:
+    if is_off():
         return False
     with store.write() as conn:
         holder = controllers.current(conn, lock=True)

@@ -30,6 +30,7 @@ class _Trial:
     is_warned: bool = False
     is_stopped: bool = False
     is_paused: bool = False
+    is_again: bool = False  # it had exited, and runs again: the method has been told of its exit
     ended: ExitedReason | None = None
 
 
@@ -126,6 +127,20 @@ class Searcher:
             return 1.0
         share = self._method.progress(self._state)
         return min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+
+    def reopen(self, request_ids: Iterable[str]) -> None:
+        """Go on after the end: these trials run again. For searches that do not look at metrics.
+
+        The method has been told of their exits, and what it answered stands; so it is not told again.
+        """
+        self._end = None
+        for request_id in request_ids:
+            if request_id in self._gone:
+                self._gone.remove(request_id)
+                self._state.exited -= 1
+            self._trials[request_id] = _Trial(is_again=True)
+            self._state.live[request_id] = 0.0
+        self._state.errored = self._state.canceled = 0
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything that must survive a restart, as strict JSON; `events` counts the events handled so far."""
@@ -253,6 +268,8 @@ class Searcher:
 
     def _exited_early(self, event: base.TrialExitedEarly, trial: _Trial) -> Sequence[Action]:
         trial.ended = event.reason
+        if trial.is_again:
+            return []
         if event.reason is not ExitedReason.INVALID_HP:
             self._invalid_in_a_row = 0
         else:
@@ -277,6 +294,9 @@ class Searcher:
         self._state.errored += trial.ended is ExitedReason.ERRORED
         self._state.canceled += trial.ended is ExitedReason.USER_CANCELED
         actions: list[Action] = []
+        if trial.is_again:
+            self._state.completed += trial.ended is None
+            return []
         if trial.ended is not None:
             return self._method.trial_exited(self._ctx, request_id)
         self._state.completed += 1

@@ -1,0 +1,46 @@
+"""The controller's process: `python -m determined.experiment.controller`. `start` starts it; people need not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+
+from determined import errors
+from determined.experiment.controller.loop import Controller
+from determined.experiment.launchers import choice
+from determined.store.database.connection import open_store
+
+
+def main() -> int:
+    """Drive the experiments of the store until nothing is left to do."""
+    logging.basicConfig(
+        level=logging.DEBUG if os.environ.get("DET_DEBUG") else logging.INFO,
+        format="%(asctime)s [%(process)d] %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    logger = logging.getLogger("determined.experiment")
+    try:
+        store = open_store()
+        controller = Controller(store, choice.open_launcher())
+        if not controller.take_lease():
+            logger.info("Another controller drives %s.", store.url)
+            return 0
+    except errors.DeterminedError as failed:
+        logger.error("The controller cannot start: %s", failed)
+        return 1
+
+    def leave(*_: object) -> None:
+        controller.is_asked_to_leave = True
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    logger.info("Driving the experiments of %s.", store.url)
+    controller.run()
+    logger.info("The controller leaves.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

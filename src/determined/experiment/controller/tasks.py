@@ -1,0 +1,89 @@
+"""What an attempt is started with: the code, the config with its secrets, the checkpoint to go on from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from determined import _home
+from determined._types import Json
+from determined.experiment.controller.managed import Managed, custom_method
+from determined.experiment.launchers.base import TaskSpec
+from determined.experiment.slots import Slots
+from determined.store import checkpoints, experiments, trials
+from determined.store.attempts import Attempt
+from determined.store.database.connection import Store
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+HIDDEN = "********"
+
+
+def load(conn: sa.Connection, experiment_id: int) -> Managed:
+    """Return an experiment as the store has it."""
+    row = experiments.get(conn, experiment_id)
+    section = (row.config or {}).get("searcher") or {}
+    return Managed(conn, experiment_id, custom_method(section, None))
+
+
+def task_of(
+    conn: sa.Connection, store: Store, experiment: Managed, attempt: Attempt, slots: Slots, devices: tuple[str, ...]
+) -> TaskSpec:
+    """Return the task of an attempt that has just begun."""
+    trial = trials.get(conn, attempt.trial_id)
+    own = checkpoints.newest(conn, attempt.trial_id)
+    config = experiment.config
+    return TaskSpec(
+        store=address(store),
+        home=str(_home.data_directory()),
+        store_id=store.id,
+        allocation_id=attempt.allocation_id,
+        task_id=attempt.task_id,
+        experiment_id=attempt.experiment_id,
+        trial_id=attempt.trial_id,
+        attempt=attempt.attempt,
+        trial_seed=trial.seed,
+        hparams=_with_secrets(trial.hparams, config.get("hyperparameters") or {}),
+        config=config,
+        slots=len(devices),
+        slot_kind=slots.kind,
+        slot_ids=list(devices),
+        threads=threads(len(devices), len(slots)),
+        latest_checkpoint=own.uuid if own is not None else trial.warm_start_checkpoint_uuid,
+        steps_completed=own.steps if own is not None else 0,
+        code_snapshot_id=experiment.code_snapshot_id,
+    )
+
+
+def address(store: Store) -> str:
+    """Return the store's address as another process opens it, password included."""
+    if isinstance(path := store.path, Path):
+        return str(path)
+    return store.place.url.render_as_string(hide_password=False)
+
+
+def threads(slots: int, all_slots: int, cores: int | None = None) -> int:
+    """Return how many CPU threads a trial may use, if all slots were taken by trials like it.
+
+    Example::
+
+        threads(1, 2, cores=8)  # 4
+    """
+    cores = cores or os.cpu_count() or 1
+    return max(1, cores * max(slots, 1) // max(all_slots, 1))
+
+
+def _with_secrets(hparams: dict[str, Any], declared: dict[str, Any]) -> dict[str, Json]:
+    """Put constants that the store has only as stars back into the hyperparameters of a trial."""
+    found: dict[str, Json] = {}
+    for name, value in hparams.items():
+        below = declared.get(name)
+        if isinstance(value, dict) and isinstance(below, dict) and "type" not in below:
+            found[name] = _with_secrets(value, below)
+        elif value == HIDDEN and isinstance(below, dict):
+            found[name] = below.get("val", value)
+        else:
+            found[name] = value
+    return found
