@@ -71,6 +71,9 @@ class InvalidConfigurationException(InvalidExperimentException):
 class ConfigError(InvalidConfigurationException, ValueError):
     """An experiment file, or a value given for it, that cannot be used. The message lists every reason there is."""
 
+    problems: tuple[tuple[str, str], ...] = ()
+    """Where each of several reasons is (`searcher.max_trials`), and the reason; empty if the message says it all."""
+
 
 class InvalidDataTypeException(InvalidExperimentException):
     """Data of a type that cannot be trained on."""

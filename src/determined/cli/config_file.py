@@ -23,12 +23,15 @@ def _is_valid(file: str, settings: tuple[str, ...]) -> bool:
     from determined.errors import ConfigError
     from determined.experiment.config import experiment_file, layers
     from determined.experiment.config.experiment_config import ExperimentConfig
+    from determined.experiment.config.positions import located
 
+    read, typed = experiment_file.ConfigFile(file, "", {}), {}
     try:
         read = experiment_file.read(file)
-        config = ExperimentConfig.parse(layers.from_settings(settings, read.values), read.values)
+        typed = layers.from_settings(settings, read.values)
+        config = ExperimentConfig.parse(typed, read.values)
     except ConfigError as error:
-        say(str(error) if str(error).startswith(file) else f"{file}: {error}", lines=True)
+        say(str(located(error, read.text, file, typed)), lines=True)
         return False
     for sentence in (*read.notes, *config.warnings):
         say(f"{file}: warning: {sentence}")

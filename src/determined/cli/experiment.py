@@ -18,7 +18,11 @@ from determined.cli.output.logs import show_logs
 from determined.cli.output.values import show_yaml
 
 EDIT = "determined.cli.experiment_edit"
+SUBMISSION = "determined.cli.submission"
 LATE = {
+    "create": Late(f"{SUBMISSION}.create:create", "Submit an experiment: check it, copy its code, run it."),
+    "fork": Late(f"{SUBMISSION}.again:fork", "Submit the code of an experiment again, with changes."),
+    "continue": Late(f"{SUBMISSION}.again:continue_experiment", "Let an experiment that has ended go on."),
     "activate": Late(f"{EDIT}:activate", "Let experiments run."),
     "pause": Late(f"{EDIT}:pause", "Have trials checkpoint and wait."),
     "cancel": Late(f"{EDIT}:cancel", "Have trials checkpoint and end."),

@@ -31,6 +31,7 @@ NOUNS = {
     "preview-search": Late(
         "determined.cli.preview.command:preview_search", "What a search would train, without training."
     ),
+    "template": Late("determined.cli.submission.template:template", "Parts that experiment files share.", ("tpl",)),
     "store": Late("determined.cli.store:store", "The database of runs: check, export, import."),
     "completion": Late("determined.cli.completion:completion", "Completion for bash, zsh or fish."),
     "version": Late("determined.cli.version:version", "Which versions of what are installed."),
@@ -49,7 +50,6 @@ LEFT_OUT = {  # commands of a cluster, and what does their work here
     "resource-pool": "there are no pools of machines: trials run on this one.",
     "resources": "there are no shared machines to account for. What ran, and how long: det experiment list",
     "shell": "there is no cluster to open a shell on: you have one.",
-    "template": "there are no templates on a server: keep the common part in a file of yours.",
     "token": "there are no accounts: whoever can open the store can use it.",
     "user": "there are no accounts: runs belong to users of this machine. Another's: det -u NAME experiment list",
     "user-group": "there are no accounts: whoever can open the store can use it.",

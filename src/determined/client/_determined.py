@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from determined import store
 from determined.client import _actions, _enums
@@ -20,7 +21,11 @@ from determined.client._session import Session, place_of
 from determined.client._store import StoreCommands
 from determined.client._trial import Trial
 from determined.client._workspace import Workspace
-from determined.errors import NoController
+
+if TYPE_CHECKING:
+    from determined.experiment.submission.submit import SubmitRequest
+
+logger = logging.getLogger("determined.client")
 
 AT_ONCE = 500  # ids in one question
 
@@ -101,22 +106,51 @@ class Determined:
         *,
         paused: bool = False,
     ) -> Experiment:
-        """Submit an experiment. There is no controller yet that would run it.
+        """Submit an experiment, and return it; it runs in the background, whatever this process does.
+
+        Args:
+            config: The path of an experiment file, or its content as a dict.
+            model_dir: The directory of the code, which is copied.
+            includes: More files and directories, each under its own base name.
+            project_id: Where to list it; by default the place that the configuration names.
+            template: The name of a template (`det template list`), or the path of one, below the configuration.
+            paused: Leave it PAUSED, until it is activated.
 
         Raises:
-            NoController: Always, in this release.
+            ConfigError: It could not work; all reasons are listed, and nothing was created.
 
         Example::
 
-            client.create_experiment("experiment.yaml", "model")
+            client.create_experiment("experiment.yaml", "model").wait()
         """
-        del model_dir, includes, project_id, template, paused
-        if not isinstance(config, (str, Path, dict)):
-            raise ValueError(f"config is a {type(config).__name__}. Pass a path of a YAML file, or a dict.")
-        raise NoController(
-            "This release has no controller that could run a submitted experiment. "
-            "Start the script itself: python train.py; it is recorded, and client.get_experiment() finds it."
+        from determined.experiment.submission.submit import SubmitRequest, read_config
+
+        experiment_id, warnings = self.submit(
+            SubmitRequest(
+                read_config(config),
+                self.user,
+                directory=model_dir,
+                includes=tuple(includes or ()),
+                template=template,
+                project_id=project_id,
+                paused=paused,
+            )
         )
+        for sentence in warnings:
+            logger.warning("Experiment %d: %s", experiment_id, sentence)
+        return self.get_experiment(experiment_id)
+
+    def submit(self, request: SubmitRequest) -> tuple[int, list[str]]:
+        """Submit an experiment; return its id, and what its user should know. `create_experiment()` is simpler.
+
+        Example::
+
+            client.connect().submit(SubmitRequest(read_config("experiment.yaml"), "ada", settings=["name=x"]))
+        """
+        from determined.experiment.submission.submit import submit
+
+        made = submit(self._session.store, request)
+        return made.experiment_id, made.warnings
 
     def get_experiment(self, experiment_id: int) -> Experiment:
         """Return one experiment.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined import store
@@ -88,6 +88,11 @@ class Experiment:
         if self._config is None:
             self._config = self._read().config or {}
         return self._config
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was said about its configuration and code when it was submitted, one sentence each."""
+        return [str(sentence) for sentence in self._read().warnings or ()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, without the config.
@@ -344,7 +349,7 @@ class Experiment:
         noted = time.monotonic()
         while True:
             self.reload()
-            if self.state is ExperimentState.PAUSED:
+            if self.state is ExperimentState.PAUSED and not self._is_requested():
                 first = "Start its script again" if self.unmanaged else "Activate it"
                 raise ValueError(f"Experiment {self.id} is paused, so waiting for it may never end. {first} first.")
             if self.state.is_terminal:
@@ -353,6 +358,13 @@ class Experiment:
                 noted = time.monotonic()
                 sys.stderr.write(f"Waiting for experiment {self.id} ({self.state}) ...\n")
             time.sleep(interval)
+
+    def _is_requested(self) -> bool:
+        """Return whether something was asked of it that the controller has not done yet, such as activating it."""
+        from determined.store.control import pending
+
+        with self._session.read() as conn:
+            return bool(pending.read(conn, 1, experiment_id=self.id))
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
         """Wait until it has a trial, and return that.
@@ -393,6 +405,31 @@ class Experiment:
 
     def _act(self, action: str) -> None:
         _actions.act(self._session, action, experiment_id=self.id)
+        self.reload()
+
+    def fork(self, config: Any = None, settings: Sequence[str] = (), *, paused: bool = False) -> Experiment:
+        """Submit its code again, with `config` (a dict or a file) instead of its own, or with changed `settings`.
+
+        Example::
+
+            experiment.fork(settings=["hyperparameters.lr=0.1"]).wait()
+        """
+        from determined.experiment.submission.continuation import fork
+
+        made = fork(self._session.store, self.id, self._session.user, config, settings, paused=paused)
+        with self._session.read() as conn:
+            return Experiment(self._session, store.experiments.get(conn, made.experiment_id))
+
+    def continue_(self, config: Any = None, settings: Sequence[str] = ()) -> None:
+        """Let it go on after its end, a single trial with changed values: `config` (a dict or a file) and `settings`.
+
+        Example::
+
+            experiment.continue_(settings=["max_restarts=1"])
+        """
+        from determined.experiment.submission.continuation import continue_
+
+        continue_(self._session.store, self.id, config, settings)
         self.reload()
 
     # Changing its texts and its place.

@@ -142,10 +142,18 @@ EVENT_FILES = "*tfevents*"
 
 
 def download_code(session: Session, experiment_id: int, output_dir: str | None) -> str:
-    """Refuse: only a submitted experiment has a copy of its code, and nothing submits yet."""
-    del output_dir
+    """Write the code that an experiment was submitted with to `exp-<id>_model_def.tar.gz`, and return the path.
+
+    Raises:
+        Refused: It was not submitted, so there is no copy of its code.
+    """
+    from determined.store.control import code
+
     with session.read() as conn:
         experiment = store.experiments.get(conn, experiment_id)
+        if experiment.code_snapshot_id is not None:
+            content = code.content(conn, experiment.code_snapshot_id)
+            return _write_code(content, Path(output_dir or "."), experiment_id)
         found = [
             row
             for trial in store.trials.of_experiment(conn, experiment_id)
@@ -158,6 +166,15 @@ def download_code(session: Session, experiment_id: int, output_dir: str | None) 
     raise Refused(
         f"Experiment {experiment_id} has no copy of its code: only experiments that are submitted do.{where}{commit}."
     )
+
+
+def _write_code(content: bytes, directory: Path, experiment_id: int) -> str:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"exp-{experiment_id}_model_def.tar.gz"
+    unfinished = path.with_name(f".{path.name}.part")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)
+    return str(path)
 
 
 def remove_event_files(directory: str) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from determined.errors import ConfigError
 from determined.experiment.config.experiment_config import ExperimentConfig
-from determined.experiment.config.problems import Problem, listed
+from determined.experiment.config.problems import Problem, refusal
 
 logger = logging.getLogger("determined.experiment")
 MOST_CPU_SLOTS = 4
@@ -73,7 +73,7 @@ def check(config: ExperimentConfig, available: int) -> None:
     wanted = config.resources.slots_per_trial
     if wanted > available:
         reason = f"is {wanted}, and there are {available} slots. Ask for at most {available}."
-        raise ConfigError(listed([Problem("resources.slots_per_trial", reason)]))
+        raise refusal([Problem("resources.slots_per_trial", reason)])
 
 
 def _from_environment() -> int | None:

@@ -47,7 +47,7 @@ def test_without_login_it_is_the_store_of_this_machine(history: History, monkeyp
     client.create_workspace("w")
     assert client.get_workspace("w").name == client.list_workspaces()[1].name
     client.delete_workspace("w")
-    with pytest.raises(errors.NoController):
+    with pytest.raises(errors.ConfigError):
         client.create_experiment({})
 
 

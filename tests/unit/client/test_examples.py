@@ -23,7 +23,18 @@ from tests.history import History
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "sdk.md"
 UUID = "f57e2b0c-0000-4000-8000-000000000000"
 EXAMPLE = re.compile(r"Example::\n\n((?:(?:    .*)?\n)+)", re.MULTILINE)
-NOT_HERE = {"login", "create_experiment", "download_code", "activate", "pause", "cancel", "kill"}  # for other stores
+NOT_HERE = {
+    "login",
+    "create_experiment",
+    "submit",
+    "fork",
+    "continue_",
+    "download_code",
+    "activate",
+    "pause",
+    "cancel",
+    "kill",
+}  # for other stores
 
 
 def examples() -> Iterator[tuple[str, dict[str, Any], str]]:

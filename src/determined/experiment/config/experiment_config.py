@@ -13,7 +13,7 @@ from determined.experiment import hparams
 from determined.experiment.config import explain, legacy, rules
 from determined.experiment.config.fields import DEFAULT_LOG_POLICIES, Fields
 from determined.experiment.config.layers import merged, plain, without_nulls
-from determined.experiment.config.problems import Problem, listed, shown
+from determined.experiment.config.problems import Problem, listed, refusal, shown
 from determined.experiment.config.searcher import ALIASES
 from determined.experiment.config.storage import default_storage
 
@@ -136,8 +136,8 @@ def _missing_types(space: hparams.Space) -> Iterator[str]:
 
 
 def _refuse(problems: Iterable[Problem]) -> None:
-    if found := list(dict.fromkeys(problems)):
-        raise ConfigError(listed(Problem(_on_one_line(path), _on_one_line(reason)) for path, reason in found))
+    if found := [Problem(_on_one_line(path), _on_one_line(reason)) for path, reason in dict.fromkeys(problems)]:
+        raise refusal(found)
 
 
 def _on_one_line(text: str) -> str:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from determined.errors import ConfigError
+
 
 class Problem(NamedTuple):
     """One mistake: where it is (`searcher.max_trials`, `labels[2]`), and what to do about it."""
@@ -21,6 +23,14 @@ class Problem(NamedTuple):
 def listed(problems: Iterable[Problem]) -> str:
     """Return all problems as text, under one heading."""
     return "\n".join(["invalid experiment configuration", *(str(problem) for problem in problems)])
+
+
+def refusal(problems: Iterable[Problem]) -> ConfigError:
+    """Return the error that lists all problems."""
+    found = tuple(problems)
+    error = ConfigError(listed(found))
+    error.problems = found
+    return error
 
 
 def child(path: str, key: str | int) -> str:

@@ -18,9 +18,9 @@ from types import ModuleType
 
 import determined
 from determined import errors
+from determined._ignore import Ignored, IgnoreRules, has_secret, has_secret_name, is_clutter, lines_of
 from determined.artifacts import SharedFile
 from determined.artifacts.manifest import check_path
-from determined.pytorch.code.ignore import Ignored, IgnoreRules, has_secret, has_secret_name, is_clutter, lines_of
 
 logger = logging.getLogger("determined.pytorch")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from determined._redact import holds_key
 from determined.artifacts.manifest import parents
 
-logger = logging.getLogger("determined.pytorch")
+logger = logging.getLogger("determined")
 
 IGNORE_FILES = (".gitignore", ".detignore")
 
-# A .gitignore or .detignore may take any of these back with "!".
+# Of checkpoints' copies of the code; a .gitignore or .detignore may take any of these back with "!".
 ALWAYS_IGNORED = [
     *(".git/", ".hg/", ".svn/", ".bzr/"),
     *("__pycache__/", "*.py[co]", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".hypothesis/", ".tox/", ".nox/"),
@@ -38,29 +38,43 @@ class Ignored:
     """Says which paths under a directory are left out by our patterns and by the ignore files in and above it.
 
     Args:
-        root: The directory. Ignore files of the directories above count up to the top of its git repository.
+        root: The directory.
+        always: Our patterns; an ignore file may take any of them back with "!".
+        files: What ignore files are called.
+        above: Whether ignore files of the directories above count, up to the top of its git repository.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        top = next((place for place in (root, *root.parents) if (place / ".git").exists()), root)
-        above = [place for place in reversed(root.parents) if place.is_relative_to(top)]
-        self._always = _ours(*ALWAYS_IGNORED)
-        self._above = [(root.relative_to(place).as_posix() + "/", _rules_in(place)) for place in above]
+    def __init__(
+        self,
+        root: Path,
+        *,
+        always: Sequence[str] = ALWAYS_IGNORED,
+        files: Sequence[str] = IGNORE_FILES,
+        above: bool = True,
+    ) -> None:
+        self._root, self._files = root, files
+        top = next((place for place in (root, *root.parents) if (place / ".git").exists()), root) if above else root
+        places = [place for place in reversed(root.parents) if place.is_relative_to(top)]
+        self._always = _ours(*always)
+        self._above = [(root.relative_to(place).as_posix() + "/", _rules_in(place, files)) for place in places]
         self._own: dict[str, IgnoreRules] = {}
 
     def match(self, path: str) -> bool:
         """Return whether to leave out the file at `path`, which is relative to the root and uses slashes."""
-        return any(self._is_named(part) for part in (*parents(path), path))
+        return any(self.match_alone(part) for part in (*parents(path), path))
 
-    def _is_named(self, path: str) -> bool:
+    def match_alone(self, path: str) -> bool:
+        """Return whether a pattern names `path` itself, whatever is said of the directories above it.
+
+        A directory ends in a slash. For whoever walks the tree and does not enter what is left out.
+        """
         is_directory, path = path.endswith("/"), path.removesuffix("/")
         found = self._always.match(path, is_directory)
         for prefix, rules in self._above:
             found = rules.match(prefix + path, is_directory, otherwise=found)
         for place in ("", *parents(path)):
             if place not in self._own:
-                self._own[place] = _rules_in(self._root / place)
+                self._own[place] = _rules_in(self._root / place, self._files)
             found = self._own[place].match(path.removeprefix(place), is_directory, otherwise=found)
         return found
 
@@ -117,8 +131,8 @@ def lines_of(path: Path) -> list[str]:
         return []
 
 
-def _rules_in(directory: Path) -> IgnoreRules:
-    return IgnoreRules(line for name in IGNORE_FILES for line in lines_of(directory / name))
+def _rules_in(directory: Path, files: Sequence[str]) -> IgnoreRules:
+    return IgnoreRules(line for name in files for line in lines_of(directory / name))
 
 
 def _rule(line: str) -> tuple[re.Pattern[str], bool, bool] | None:

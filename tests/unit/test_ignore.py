@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from determined.pytorch.code.ignore import IgnoreRules
+from determined._ignore import IgnoreRules
 
 
 @pytest.mark.parametrize(

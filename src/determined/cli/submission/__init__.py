@@ -1,0 +1,1 @@
+"""Commands that submit experiments: create, fork, continue, and templates for their files."""
