@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator
 
 from determined.experiment.config.sections import LARGEST, Length, Number, Section, ignored, kept
 
@@ -15,32 +15,37 @@ MOST_RUNGS = 1000  # a slip of the keyboard would otherwise fill the memory
 SOURCES = ("source_trial_id", "source_checkpoint_uuid")
 
 
-def _count(default: int | None, least: int, description: str, most: int = LARGEST) -> Any:
-    return Field(default, ge=least, le=most, description=description)
+# Fields that several methods have.
+GOES_ON = "The fraction of trials that goes on at each rung is 1/divisor."
+MaxTrials = Annotated[int | None, Field(ge=1, le=LARGEST, description="How many trials to create in all.")]
+AtOnce = Annotated[
+    int, Field(ge=0, le=LARGEST, description="How many trials may be under way at once; 0: the method decides.")
+]
+TimeMetric = Annotated[
+    str | None,
+    Field(min_length=1, description="What time is counted in: batches, epochs, or a validation metric."),
+]
+MaxTime = Annotated[int | None, Field(ge=1, le=LARGEST, description="The most time one trial gets.")]
+Rungs = Annotated[int | None, Field(ge=1, le=MOST_RUNGS, description="How many times trials are compared.")]
+Form = Annotated[
+    Literal["stopping", "promotion"],
+    Field(description="Stop the worse trials as they go, or pause all and promote the best."),
+]
 
 
-def _max_trials() -> Any:
-    return _count(None, 1, "How many trials to create in all.")
-
-
-def _concurrent() -> Any:
-    return _count(16, 0, "How many trials may be under way at once; 0: the method decides.")
-
-
-def _time_metric() -> Any:
-    return Field(None, min_length=1, description="What time is counted in: batches, epochs, or a validation metric.")
-
-
-def _max_time() -> Any:
-    return _count(None, 1, "The most time one trial gets.")
-
-
-def _divisor() -> Any:
-    return Field(4, gt=1, description="The fraction of trials that goes on at each rung is 1/divisor.")
-
-
-def _form() -> Any:
-    return Field("stopping", description="Stop the worse trials as they go, or pause all and promote the best.")
+def length(value: Any, least: int = 1) -> Length | int:
+    """Return a length, which is a number or one unit of `Length`; raise a ValueError that says what it has to be."""
+    if isinstance(value, Length):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
+        return value
+    count = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else None
+    is_count = isinstance(count, int) and not isinstance(count, bool) and least <= count <= LARGEST
+    if is_count and value.keys() <= Length.model_fields.keys():
+        return Length(**value)
+    raise ValueError(
+        f"is {value!r}, and has to be a length in exactly one unit, {least} or more, such as {{epochs: 10}}."
+    )
 
 
 class Searcher(Section):
@@ -48,19 +53,18 @@ class Searcher(Section):
 
     metric: str | None = Field(default=None, min_length=1, description="The validation metric to search by.")
     smaller_is_better: bool = Field(default=True, description="Whether less of it is better.")
-    source_trial_id: int | None = _count(None, 1, "Start from this trial's newest checkpoint.")
+    source_trial_id: int | None = Field(
+        default=None, ge=1, le=LARGEST, description="Start from this trial's newest checkpoint."
+    )
     source_checkpoint_uuid: str | None = Field(default=None, min_length=1, description="Start from this checkpoint.")
 
 
 class WithLength(Searcher):
     """Methods whose older configurations say how long to train."""
 
-    max_length: Length | int | None = kept(None, "how long to train, if the script does not say.")
-
-    @field_validator("max_length", mode="before")
-    @classmethod
-    def _in_one_form(cls, value: Any) -> Any:
-        return length(value)
+    max_length: Annotated[Length | int | None, BeforeValidator(length)] = kept(
+        None, "how long to train, if the script does not say."
+    )
 
 
 class Single(WithLength):
@@ -75,8 +79,8 @@ class Random(WithLength):
 
     REQUIRED = ("metric", "max_trials")
     name: Literal["random"] = "random"
-    max_trials: int | None = _max_trials()
-    max_concurrent_trials: int = _concurrent()
+    max_trials: MaxTrials = None
+    max_concurrent_trials: AtOnce = 16
 
 
 class Grid(WithLength):
@@ -84,7 +88,7 @@ class Grid(WithLength):
 
     REQUIRED = ("metric",)
     name: Literal["grid"] = "grid"
-    max_concurrent_trials: int = _concurrent()
+    max_concurrent_trials: AtOnce = 16
 
 
 class AsyncHalving(WithLength):
@@ -92,13 +96,13 @@ class AsyncHalving(WithLength):
 
     REQUIRED = ("metric", "max_trials", "time_metric", "max_time", "num_rungs")
     name: Literal["async_halving"] = "async_halving"
-    max_trials: int | None = _max_trials()
-    max_concurrent_trials: int = _concurrent()
-    time_metric: str | None = _time_metric()
-    max_time: int | None = _max_time()
-    num_rungs: int | None = _count(None, 1, "How many times trials are compared.", MOST_RUNGS)
-    divisor: Number = _divisor()
-    form: Literal["stopping", "promotion"] = _form()
+    max_trials: MaxTrials = None
+    max_concurrent_trials: AtOnce = 16
+    time_metric: TimeMetric = None
+    max_time: MaxTime = None
+    num_rungs: Rungs = None
+    divisor: Number = Field(default=4, gt=1, description=GOES_ON)
+    form: Form = "stopping"
     stop_once: bool | None = ignored("trials are always stopped once.")
 
 
@@ -107,19 +111,21 @@ class AdaptiveAsha(WithLength):
 
     REQUIRED = ("metric", "max_trials", "time_metric", "max_time")
     name: Literal["adaptive_asha"] = "adaptive_asha"
-    max_trials: int | None = _max_trials()
-    max_concurrent_trials: int = _concurrent()
-    time_metric: str | None = _time_metric()
-    max_time: int | None = _max_time()
-    divisor: Number = _divisor()
-    max_rungs: int = _count(5, 1, "The most times trials are compared in a bracket.", MOST_RUNGS)
+    max_trials: MaxTrials = None
+    max_concurrent_trials: AtOnce = 16
+    time_metric: TimeMetric = None
+    max_time: MaxTime = None
+    divisor: Number = Field(default=4, gt=1, description=GOES_ON)
+    max_rungs: int = Field(
+        default=5, ge=1, le=MOST_RUNGS, description="The most times trials are compared in a bracket."
+    )
     mode: Literal["standard", "aggressive", "conservative"] = Field(
         default="standard", description="How early trials stop."
     )
     bracket_rungs: list[Annotated[int, Field(ge=1, le=MOST_RUNGS)]] = Field(
         default_factory=list, description="Rungs of each bracket; overrides mode and max_rungs."
     )
-    form: Literal["stopping", "promotion"] = _form()
+    form: Form = "stopping"
     stop_once: bool | None = ignored("trials are always stopped once.")
 
 
@@ -132,11 +138,11 @@ class Optuna(Searcher):
         default="TPESampler", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="A class in optuna.samplers."
     )
     sampler_args: dict[str, Any] = Field(default_factory=dict, description="Its arguments.")
-    max_trials: int | None = _max_trials()
-    max_concurrent_trials: int = _concurrent()
-    time_metric: str | None = _time_metric()
-    max_time: int | None = _max_time()
-    num_rungs: int | None = _count(None, 1, "How many times trials are compared.", MOST_RUNGS)
+    max_trials: MaxTrials = None
+    max_concurrent_trials: AtOnce = 16
+    time_metric: TimeMetric = None
+    max_time: MaxTime = None
+    num_rungs: Rungs = None
     divisor: Number | None = Field(default=None, gt=1, description="As in async_halving; 4 where trials are stopped.")
 
 
@@ -173,21 +179,6 @@ class Removed(Section):
 
     model_config = ConfigDict(extra="allow")
     name: Literal["sync_halving", "adaptive", "adaptive_simple"]
-
-
-def length(value: Any, least: int = 1) -> Length | int:
-    """Return a length, which is a number or one unit of `Length`; raise a ValueError that says what it has to be."""
-    if isinstance(value, Length):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
-        return value
-    count = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else None
-    is_count = isinstance(count, int) and not isinstance(count, bool) and least <= count <= LARGEST
-    if is_count and value.keys() <= Length.model_fields.keys():
-        return Length(**value)
-    raise ValueError(
-        f"is {value!r}, and has to be a length in exactly one unit, {least} or more, such as {{epochs: 10}}."
-    )
 
 
 SEARCHERS: dict[str, type[Section]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
 from determined._home import data_directory
 from determined.artifacts.config import BUCKET, normal_prefix
@@ -15,6 +15,23 @@ from determined.experiment.config.sections import LARGEST, Section, ignored
 def default_storage() -> dict[str, Any]:
     """Return the storage of checkpoints where none is configured."""
     return {"type": "directory", "container_path": str(data_directory() / "checkpoints")}
+
+
+def _absolute(value: str) -> str:
+    """Return `value` if it is absolute: the working directory of a trial does not last."""
+    if not Path(value).is_absolute():
+        raise ValueError(f"is {value!r}, and has to be an absolute path, such as /data/checkpoints.")
+    return value
+
+
+def _bucket_name(value: str) -> str:
+    if not BUCKET.fullmatch(value.partition("/")[0]):
+        raise ValueError(f"is {value!r}, which cannot be a bucket. Write its name alone, such as my-models.")
+    return value
+
+
+Absolute = Annotated[str, AfterValidator(_absolute)]
+BucketName = Annotated[str, AfterValidator(_bucket_name)]
 
 
 class Storage(Section):
@@ -32,12 +49,7 @@ class Directory(Storage):
 
     REQUIRED = ("container_path",)
     type: Literal["directory"] = "directory"
-    container_path: str | None = Field(default=None, description="Absolute path of the directory.")
-
-    @field_validator("container_path")
-    @classmethod
-    def _absolute(cls, value: str) -> str:
-        return absolute(value)
+    container_path: Absolute | None = Field(default=None, description="Absolute path of the directory.")
 
 
 class SharedFs(Storage):
@@ -45,17 +57,12 @@ class SharedFs(Storage):
 
     REQUIRED = ("host_path",)
     type: Literal["shared_fs"] = "shared_fs"
-    host_path: str | None = Field(default=None, description="Absolute path of the file system.")
+    host_path: Absolute | None = Field(default=None, description="Absolute path of the file system.")
     storage_path: str | None = Field(default=None, description="Directory in it: relative, or inside host_path.")
     propagation: Any = ignored()
     container_path: Any = ignored()
     checkpoint_path: Any = ignored("use storage_path.")
     tensorboard_path: Any = ignored()
-
-    @field_validator("host_path")
-    @classmethod
-    def _absolute(cls, value: str) -> str:
-        return absolute(value)
 
 
 class Bucket(Storage):
@@ -80,15 +87,10 @@ class S3(Bucket):
 
     REQUIRED = ("bucket",)
     type: Literal["s3"] = "s3"
-    bucket: str | None = Field(default=None, description="Name of the bucket.")
+    bucket: BucketName | None = Field(default=None, description="Name of the bucket.")
     access_key: str | None = Field(default=None, repr=False, description="Absent: the credentials of the environment.")
     secret_key: str | None = Field(default=None, repr=False, description="Goes with access_key.")
     endpoint_url: str | None = Field(default=None, description="Address of the service, if it is not Amazon's.")
-
-    @field_validator("bucket")
-    @classmethod
-    def _can_be(cls, value: str) -> str:
-        return bucket_name(value)
 
 
 class Gcs(Bucket):
@@ -96,12 +98,7 @@ class Gcs(Bucket):
 
     REQUIRED = ("bucket",)
     type: Literal["gcs"] = "gcs"
-    bucket: str | None = Field(default=None, description="Name of the bucket.")
-
-    @field_validator("bucket")
-    @classmethod
-    def _can_be(cls, value: str) -> str:
-        return bucket_name(value)
+    bucket: BucketName | None = Field(default=None, description="Name of the bucket.")
 
 
 class Azure(Bucket):
@@ -113,19 +110,6 @@ class Azure(Bucket):
     connection_string: str | None = Field(default=None, repr=False, description="One way to authenticate.")
     account_url: str | None = Field(default=None, description="The other way to authenticate.")
     credential: str | None = Field(default=None, repr=False, description="Goes with account_url.")
-
-
-def absolute(value: str) -> str:
-    """Return `value` if it is absolute: the working directory of a trial does not last."""
-    if not Path(value).is_absolute():
-        raise ValueError(f"is {value!r}, and has to be an absolute path, such as /data/checkpoints.")
-    return value
-
-
-def bucket_name(value: str) -> str:
-    if not BUCKET.fullmatch(value.partition("/")[0]):
-        raise ValueError(f"is {value!r}, which cannot be a bucket. Write its name alone, such as my-models.")
-    return value
 
 
 def kind(value: Any) -> Any:
