@@ -12,12 +12,12 @@ from pathlib import Path
 logger = logging.getLogger("determined")
 
 _OURS = ("determined.db", "checkpoints", "runs", "tensorboard", "collective.key")  # how the names in it begin
-_SHARED = stat.S_ISGID | stat.S_ISVTX | stat.S_IWGRP | stat.S_IWOTH  # nobody's directory gets these by itself
+_SHARED = stat.S_ISGID | stat.S_ISVTX | stat.S_IWGRP | stat.S_IWOTH  # set only on purpose
 _looked_at: set[Path] = set()
 
 
 def data_directory() -> Path:
-    """The data directory, which may not exist yet."""
+    """Return the path of the data directory, which may not exist yet."""
     if chosen := os.environ.get("DET_HOME"):
         return Path(chosen).expanduser().absolute()
     if sys.platform == "win32":
@@ -30,7 +30,7 @@ def data_directory() -> Path:
 
 
 def make_data_directory() -> Path:
-    """The data directory, made for this user alone if it was not there."""
+    """Return the path of the data directory; create it, readable by this user only, if it does not exist."""
     path = data_directory()
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,10 +39,10 @@ def make_data_directory() -> Path:
 
 
 def keep_private(path: Path) -> None:
-    """Shut others out of a data directory that everybody may look into, or say that they can; once per process.
+    """Make a data directory that everybody may read private, or warn that it is not; once per process.
 
-    Only a directory that looks like nobody meant to share it is changed: it is ours, nobody else may write to it, and
-    nothing but what we keep is in it. One that lets in a group only is that way on purpose.
+    The mode is changed only if nobody seems to share the directory: it belongs to this user, nobody else may write to
+    it, and it holds nothing but our files. A directory that is open to its group only is left as it is.
     """
     if os.name != "posix" or path in _looked_at:
         return

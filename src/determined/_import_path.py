@@ -20,8 +20,8 @@ _NEVER_HIDDEN = {"__main__", "determined", *sys.builtin_module_names}
 def import_from_path(path: os.PathLike[str] | str) -> Iterator[None]:
     """Let imports inside the block find modules in `path` first.
 
-    Modules of the same name that are loaded already are hidden inside the block and back afterwards; no bytecode is
-    written into `path`. What was imported from `path` lives on only where the block kept a reference to it.
+    Modules of the same name that are loaded already are hidden inside the block and restored afterwards; no bytecode is
+    written into `path`. Modules imported from `path` leave `sys.modules` with the block; references to them still work.
 
     Raises:
         RuntimeError: The block is nested, or entered from a second thread while another one is inside.
@@ -63,7 +63,7 @@ def import_from_path(path: os.PathLike[str] | str) -> Iterator[None]:
 
 
 def _top_level_names(root: Path) -> set[str]:
-    """What `import NAME` could find in `root`."""
+    """Return the names that `import NAME` could find in `root`."""
     names = set()
     for entry in root.iterdir():
         if entry.is_dir():

@@ -1,7 +1,4 @@
-"""Names of earlier releases that are not here: whoever imports one reads what to use instead, and no bare ImportError.
-
-Names that still work are where they were; this is the list of those that do not.
-"""
+"""Names of earlier releases that are left out: importing one raises an ImportError that says what to use instead."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ def refuse(name: str, instead: str) -> NoReturn:
 
 
 class _Finder:
-    """Asked for a module after everybody else: no file of that name is there."""
+    """The last finder that an import asks: no file of that name was found."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> None:  # noqa: ARG004
@@ -66,7 +63,7 @@ class _Finder:
 
 
 def register() -> None:
-    """Have imports of modules that are left out end with the sentence. `import determined` does this."""
+    """Install the finder that refuses modules that are left out. `import determined` calls this."""
     sys.meta_path.append(_Finder)
 
 
@@ -74,7 +71,7 @@ _said_of_master = False
 
 
 def ignored_master() -> str | None:
-    """Return, once, the sentence that DET_MASTER is not used, if it is set and not by whoever started this trial."""
+    """Return, once, a warning that DET_MASTER is ignored; None if it is not set, or was set for a managed trial."""
     global _said_of_master
     master = os.environ.get("DET_MASTER")
     if not master or _said_of_master or os.environ.get("DET_ALLOCATION_ID"):

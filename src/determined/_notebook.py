@@ -1,6 +1,6 @@
-"""Jupyter kernels: whether this process is one, whose notebook it runs, and a text on the page that can be replaced.
+"""Jupyter kernels: detect one, find the path of its notebook, and show a text that can be replaced.
 
-IPython is nothing that we need: where nobody has imported it, this is no kernel.
+IPython is not required: a process that has not imported it is no kernel.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def _shell() -> Any:
 
 
 def is_kernel() -> bool:
-    """Whether this process runs the cells of a notebook. IPython in a terminal does not."""
+    """Return whether this process runs the cells of a notebook. IPython in a terminal does not."""
     return _shell() is not None
 
 
 def notebook_path() -> str | None:
-    """Return the absolute path of the notebook that this kernel runs; None where nobody has told us.
+    """Return the absolute path of the notebook that this kernel runs; None if it is not known.
 
-    VS Code tells it in a variable of the notebook, Jupyter in one of the environment, where a console has its title.
+    VS Code sets a variable of the notebook, Jupyter sets `JPY_SESSION_NAME`, which holds a title in a console.
     """
     shell = _shell()
     if shell is None:
@@ -42,7 +42,7 @@ def notebook_path() -> str | None:
 
 
 def on_each_cell(begin: Callable[[], None]) -> Callable[[], None]:
-    """Call `begin` before each cell that is run from now on; returns what ends that. Does nothing elsewhere."""
+    """Call `begin` before each cell from now on; return a function that ends that. No effect outside kernels."""
     shell = _shell()
     if shell is None:
         return lambda: None
@@ -53,14 +53,14 @@ def on_each_cell(begin: Callable[[], None]) -> Callable[[], None]:
     shell.events.register("pre_run_cell", call)
 
     def end() -> None:
-        with contextlib.suppress(ValueError):  # it is gone
+        with contextlib.suppress(ValueError):  # already unregistered
             shell.events.unregister("pre_run_cell", call)
 
     return end
 
 
 def show_text(text: str) -> Callable[[str], None]:
-    """Show a text in the output of the cell, and return what replaces it, whatever was printed since."""
+    """Show a text in the output of the cell; return a function that replaces it, whatever was printed since."""
     display: Any = sys.modules["IPython"].display
     handle = display.display({"text/plain": text}, raw=True, display_id=True)
 

@@ -1,4 +1,4 @@
-"""Whether a process of this machine still runs, and whether its number still means the same process."""
+"""Find out whether a process of this machine still runs, and whether its pid still means the same process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_alive(pid: int, process_started: float | None = None) -> bool:
         began = process.create_time()
     except psutil.NoSuchProcess:
         return False
-    except psutil.Error:  # there, but not ours to look at
+    except psutil.Error:  # it runs, but we may not inspect it
         return True
     return process_started is None or abs(began - process_started) < _CLOCK_SECONDS
 

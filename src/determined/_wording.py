@@ -1,12 +1,12 @@
-"""How names are said to people: what cannot be seen is made visible, and near misses are named."""
+"""Show names to people: escape characters that cannot be seen, and suggest known names for unknown ones."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# Controls of C0 and C1, marks that turn the direction of writing, what has no width, halves of characters. The joiners
-# of emoji and of some scripts stay.
+# Control characters (C0 and C1), marks of writing direction, characters without width, halves of surrogate pairs.
+# The joiners of emoji and of some scripts are shown as they are.
 _UNSEEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ufffe\uffff"
     "\ud800-\udfff\U000e0000-\U000e007f"
@@ -18,12 +18,12 @@ _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def visible(text: str, *, lines: bool = False, colours: bool = False) -> str:
-    """The text with everything that a terminal would obey instead of show written as `\\u001b`, as JSON writes it.
+    """Return the text with control characters, which a terminal would obey, written as `\\u001b`, as JSON does.
 
     Args:
-        text: Whatever somebody called something.
-        lines: Ends of lines and tabs stay.
-        colours: Colours stay, and end with the text.
+        text: Any text, such as a name that a user chose.
+        lines: Keep ends of lines and tabs.
+        colours: Keep colours, and end them with the text.
 
     Example::
 
@@ -44,7 +44,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def instead(given: str, known: Iterable[str], *, most: int = 12) -> str:
-    """What to say after a name that is not known: the nearest ones, else what there is; "" if there is nothing.
+    """Return a hint for an unknown name: the nearest known names, else all of them; "" if there are none.
 
     Example::
 

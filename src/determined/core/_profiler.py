@@ -43,7 +43,7 @@ class ProfilerContext:
         self._collector: _Collector | None = None
 
     def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
-        """Begin to sample; one process per machine does.
+        """Start sampling, in one process per machine.
 
         Args:
             sampling_interval: Seconds between samples, at least 0.1.
@@ -60,7 +60,7 @@ class ProfilerContext:
             self._collector.start()
 
     def off(self) -> None:
-        """Stop sampling, and report what was sampled so far."""
+        """Stop sampling, and report the samples that are left."""
         collector, self._collector = self._collector, None
         if collector is not None:
             collector.stop()
@@ -106,7 +106,7 @@ class _Collector:
                         window[group].append(taken)
                 except Exception:
                     if group not in failed:
-                        logger.warning("Sampling %s failed; trying again each time.", group, exc_info=True)
+                        logger.warning("Sampling %s failed; it is tried again at each sample.", group, exc_info=True)
                     failed.add(group)
             count += 1
             if count % self._samples_per_report == 0:
@@ -172,7 +172,7 @@ class _DiskMeter:
         import psutil
 
         result: Sample = {}
-        if (seen := psutil.disk_io_counters()) is not None:  # None where there is no disk to speak of
+        if (seen := psutil.disk_io_counters()) is not None:  # None on a machine without disks
             counters = {
                 "disk_iops": float(seen.read_count + seen.write_count),
                 "disk_throughput_read": float(seen.read_bytes),

@@ -39,11 +39,11 @@ class SearcherOperation:
 
     @property
     def length(self) -> int:
-        """How long to train, counted from the very beginning."""
+        """The length to train to, counted from the beginning of training."""
         return self._length
 
     def report_progress(self, length: float | None = None, *, progress: float | None = None) -> None:
-        """Say how far training has come, in the unit of `length`; `progress` is another name for it."""
+        """Report how far training has come, in the unit of `length`; `progress` is another name for it."""
         self._check_chief("report_progress")
         length = progress if length is None else length
         if length is None:
@@ -53,7 +53,7 @@ class SearcherOperation:
         self._report_progress(min(1.0, max(0.0, length / self._length)))
 
     def report_completed(self, searcher_metric: Any) -> None:
-        """Say that the length is reached."""
+        """Report that the length is reached."""
         self._check_chief("report_completed")
         if self._completed:
             raise RuntimeError("report_completed() was already called for this operation.")
@@ -95,7 +95,7 @@ class SearcherContext:
         searcher_mode: SearcherMode = SearcherMode.WorkersAskChief,
         auto_ack: bool = True,  # noqa: ARG002 - accepted from older scripts; there is nothing left to acknowledge
     ) -> Iterator[SearcherOperation]:
-        """The one operation there is. In `WorkersAskChief` mode every rank iterates, in step with the chief."""
+        """Yield the one operation there is. In `WorkersAskChief` mode every rank iterates, in step with the chief."""
         warnings.warn(
             "SearcherContext.operations() is deprecated: take the training length from your own arguments or config.",
             FutureWarning,
@@ -112,32 +112,32 @@ class SearcherContext:
         operation = SearcherOperation(length, is_chief, self._report_progress)
         yield operation
         completed = operation._completed
-        if together:  # the end: nobody is ahead of the chief, and nobody waits for one who gave up
+        if together:  # all ranks learn whether the chief has completed, so that none waits for one that raised
             completed = self._distributed.broadcast(completed)
         if not completed:
             raise RuntimeError("The operation ended without report_completed(). Call it on the chief, with the metric.")
 
     def acknowledge_out_of_ops(self) -> None:
-        """Nothing; kept for scripts that call it."""
+        """Do nothing; kept for scripts that call it."""
 
     def get_configured_units(self) -> Unit | None:
-        """What the configured length counts; None if it does not say."""
+        """Return what the configured length counts; None if the configuration does not say."""
         return self._unit
 
 
 class SearcherContextMissing:
-    """Stands where a managed trial's config has no `searcher.max_length`: every use says so."""
+    """Takes the place of `SearcherContext` where the config has no `searcher.max_length`: every method raises."""
 
     def operations(self, *_: Any, **__: Any) -> Iterator[SearcherOperation]:
-        """ValueError."""
+        """Raise a ValueError."""
         raise self._error("operations")
 
     def acknowledge_out_of_ops(self) -> None:
-        """ValueError."""
+        """Raise a ValueError."""
         raise self._error("acknowledge_out_of_ops")
 
     def get_configured_units(self) -> Unit | None:
-        """ValueError."""
+        """Raise a ValueError."""
         raise self._error("get_configured_units")
 
     def _error(self, call: str) -> ValueError:
@@ -148,7 +148,7 @@ class SearcherContextMissing:
 
 
 def _parse_searcher_max_length(searcher: Mapping[str, Any]) -> int | None:
-    """The configured length: an int, or the value of a one-entry mapping such as `{epochs: 10}`."""
+    """Return the configured length: an int, or the value of a one-entry mapping such as `{epochs: 10}`."""
     max_length = searcher.get("max_length")
     if isinstance(max_length, Mapping):
         if len(max_length) != 1:
@@ -160,7 +160,7 @@ def _parse_searcher_max_length(searcher: Mapping[str, Any]) -> int | None:
 
 
 def _parse_searcher_units(searcher: Mapping[str, Any]) -> Unit | None:
-    """What the configured length counts: `searcher.unit`, or the single key of `max_length`; None if neither says."""
+    """Return what the configured length counts: `searcher.unit`, or the single key of `max_length`; None if unknown."""
     name = searcher.get("unit")
     max_length = searcher.get("max_length")
     if name is None and isinstance(max_length, Mapping) and len(max_length) == 1:

@@ -124,7 +124,7 @@ class GradientNorm(Monitor):
 
     Measured at each step of an optimizer, over all its parameters, as the optimizer gets them: averaged over ranks,
     unscaled and clipped. The metrics are `norm` and `norm_max`, the mean and the largest of the window; with several
-    optimizers `norm_0`, `norm_0_max` and so on. Until a window ends nothing is asked of the device.
+    optimizers `norm_0`, `norm_0_max` and so on. Nothing is read from the device before a window ends.
 
     Example::
 
