@@ -23,7 +23,7 @@ def main() -> int:
     logger = logging.getLogger("determined.experiment")
     try:
         store = open_store()
-        controller = Controller(store, choice.open_launcher())
+        controller = Controller(store, choice.open_launcher(store))
         if not controller.take_lease():
             logger.info("Another controller drives %s.", store.url)
             return 0
