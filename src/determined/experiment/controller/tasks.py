@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from determined import _home
-from determined._types import Json
 from determined.experiment.controller.managed import Managed, custom_method
 from determined.experiment.launchers.base import TaskSpec
 from determined.experiment.slots import Slots
+from determined.experiment.submission import secret_values
 from determined.store import checkpoints, experiments, trials
 from determined.store.attempts import Attempt
 from determined.store.database.connection import Store
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
-
-HIDDEN = "********"
 
 
 def load(conn: sa.Connection, experiment_id: int) -> Managed:
@@ -34,7 +32,7 @@ def task_of(
     """Return the task of an attempt that has just begun."""
     trial = trials.get(conn, attempt.trial_id)
     own = checkpoints.newest(conn, attempt.trial_id)
-    config = experiment.config
+    config = secret_values.restore(experiment.config, experiment.uuid)
     return TaskSpec(
         store=address(store),
         home=str(_home.data_directory()),
@@ -45,7 +43,7 @@ def task_of(
         trial_id=attempt.trial_id,
         attempt=attempt.attempt,
         trial_seed=trial.seed,
-        hparams=_with_secrets(trial.hparams, config.get("hyperparameters") or {}),
+        hparams=secret_values.restore_hparams(trial.hparams, config),
         config=config,
         slots=len(devices),
         slot_kind=slots.kind,
@@ -73,17 +71,3 @@ def threads(slots: int, all_slots: int, cores: int | None = None) -> int:
     """
     cores = cores or os.cpu_count() or 1
     return max(1, cores * max(slots, 1) // max(all_slots, 1))
-
-
-def _with_secrets(hparams: dict[str, Any], declared: dict[str, Any]) -> dict[str, Json]:
-    """Put constants that the store has only as stars back into the hyperparameters of a trial."""
-    found: dict[str, Json] = {}
-    for name, value in hparams.items():
-        below = declared.get(name)
-        if isinstance(value, dict) and isinstance(below, dict) and "type" not in below:
-            found[name] = _with_secrets(value, below)
-        elif value == HIDDEN and isinstance(below, dict):
-            found[name] = below.get("val", value)
-        else:
-            found[name] = value
-    return found
