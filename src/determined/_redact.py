@@ -153,10 +153,10 @@ def _walk(value: Any, name: str, parent: str, above: Hides, added: Added) -> Any
         return found if isinstance(value, list) else tuple(found)
     if isinstance(value, (set, frozenset)):
         return type(value)(_walk(item, name, parent, hides, added) for item in value)
-    return _redacted_leaf(value, name, hides)
+    return _redacted_leaf(value, name, hides, added)
 
 
-def _redacted_leaf(value: Any, name: str, hides: Hides) -> Any:
+def _redacted_leaf(value: Any, name: str, hides: Hides, added: Added) -> Any:
     """Return one value of a structure as it may be written down."""
     if hides <= Hides.TEXT and isinstance(value, numbers.Number):
         return value
@@ -170,7 +170,9 @@ def _redacted_leaf(value: Any, name: str, hides: Hides) -> Any:
     is_harmless = hides is Hides.IF_TELLING and re.fullmatch(_HARMLESS, value)
     if hides is not Hides.NOTHING and not is_harmless:
         return MASK
-    return MASK if re.search(_RANDOM_NAME, _words(name)) and re.fullmatch(_RANDOM, value) else redacted_text(value)
+    if re.search(_RANDOM_NAME, _words(name)) and re.fullmatch(_RANDOM, value):
+        return MASK
+    return _redacted(value, added, by_name=True)
 
 
 def hidden_in(value: Any, name: str = "") -> list[str]:
@@ -185,8 +187,8 @@ def hidden_in(value: Any, name: str = "") -> list[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _key(key: str, added: Added) -> str:  # noqa: ARG001 - another DET_REDACT is another answer
-    return by_shape(key)
+def _key(key: str, added: Added) -> str:
+    return _redacted(key, added, by_name=False)
 
 
 def _is_command(value: Sequence[Any]) -> bool:
@@ -273,16 +275,15 @@ def _parsed(told: str) -> Added:
 
 def by_shape(text: str) -> str:
     """Return free text without secrets known by their shape: keys, known tokens, passwords in URLs."""
-    return _redacted(text, by_name=False)
+    return _redacted(text, _added(), by_name=False)
 
 
 def redacted_text(text: str) -> str:
     """Like `by_shape`, and without what follows the name of a secret: `password=x`, `--api-key x`, `"token": "x"`."""
-    return _redacted(text, by_name=True)
+    return _redacted(text, _added(), by_name=True)
 
 
-def _redacted(text: str, by_name: bool) -> str:
-    added = _added()
+def _redacted(text: str, added: Added, *, by_name: bool) -> str:
     for _ in range(4):  # until nothing changes: what is left out may bring other things together
         before = text
         if any(map(text.__contains__, _HINTS)):
@@ -365,10 +366,11 @@ def _argument(name: str, value: str) -> str:
         return value if re.fullmatch(r"[\d.]+", value) else MASK
     if name in ("-u", "-user", "--user", "--u") and re.fullmatch(r"[^\s:/]+:[^/].*", value):
         return f"{value.partition(':')[0]}:{MASK}"
-    hides = _hidden_by(bare, "", _added())
+    added = _added()
+    hides = _hidden_by(bare, "", added)
     if bare in ("env", "environment") and re.match(r"\w+=", value):
         hides = Hides.VARIABLES
-    return str(_redacted_leaf(value, bare, hides))
+    return str(_redacted_leaf(value, bare, hides, added))
 
 
 # Lines.

@@ -229,11 +229,9 @@ class BucketStorage(Storage):
     def _read(self, storage_id: str, path: str) -> bytes:
         return self.driver.get_bytes(self.home(storage_id) + check_path(path))
 
-    def _measure(self, storage_id: str, path: str) -> FileEntry:
-        return self.driver.measure(self.home(storage_id) + check_path(path))
-
-    def _missing_directory(self, storage_id: str, path: str) -> bool:  # noqa: ARG002  no such things here
-        return False
+    def _measurer(self, storage_id: str) -> Callable[[str, FileEntry], FileEntry]:
+        home = self.home(storage_id)  # directories are no things of their own here
+        return lambda path, saved: saved if path.endswith("/") else self.driver.measure(home + path)
 
 
 class ReadingNote:
@@ -285,7 +283,7 @@ class BucketDraft(Draft):
         known: Mapping[str, FileEntry] | None = None,
     ) -> dict[str, FileEntry]:
         source, known = Path(source), known or {}
-        wanted = with_parents(check_path(path) for path in paths)
+        wanted = with_parents(paths)
         for path in wanted:
             if not path.endswith("/"):
                 tree.check_regular(source / path)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import os
 import secrets
 import stat
@@ -31,7 +32,7 @@ from determined.artifacts.manifest import (
     is_old_checkpoint,
     surviving,
 )
-from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, SharedFile, Storage
+from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, Storage
 from determined.errors import CheckpointDamaged
 
 if sys.platform != "win32":
@@ -55,7 +56,8 @@ class DirectoryStorage(Storage):
         self.records = root / RECORDS
         self._clock = clock
         self._made: set[Path] = set()
-        self._shared: dict[tuple[str, int], tuple[Path, os.stat_result]] = {}  # by checksum and mode
+        self.shared: dict[tuple[str, int], tuple[Path, os.stat_result]] = {}
+        """Files of published checkpoints that later ones may link, by checksum and mode."""
 
     def manifest_path(self, storage_id: str) -> Path:
         return self.records / "manifests" / f"{storage_id}.json"
@@ -79,26 +81,9 @@ class DirectoryStorage(Storage):
         self._sweep_once()
         return DirectoryDraft(self, storage_id, is_sole=is_sole)
 
-    def remember_shared(self, file: SharedFile, place: Path) -> None:
-        """Later checkpoints may link this file, which is part of a published one."""
-        with contextlib.suppress(FileNotFoundError):  # deleted just now
-            self._shared[file.entry.sha256, file.mode] = place, place.lstat()
-
-    def link_shared(self, file: SharedFile, target: Path) -> bool:
-        """Give a file that is stored already a second name, and say whether that was possible."""
-        try:
-            place, before = self._shared[file.entry.sha256, file.mode]
-            now = place.lstat()
-            if (now.st_dev, now.st_ino, now.st_mtime_ns) != (before.st_dev, before.st_ino, before.st_mtime_ns):
-                return False  # somebody has changed it
-            os.link(place, target)
-        except (KeyError, OSError):  # deleted meanwhile, linked too often, or a file system without links
-            return False
-        return True
-
     def _refuse_existing(self, storage_id: str) -> None:
-        super()._refuse_existing(storage_id)
         if os.path.lexists(self.root / storage_id):
+            super()._refuse_existing(storage_id)
             raise FileExistsError(f"{self.root / storage_id} exists and is no checkpoint. Use another storage id.")
 
     def exists(self, storage_id: str) -> bool:
@@ -234,21 +219,13 @@ class DirectoryStorage(Storage):
             temporary.unlink(missing_ok=True)
 
     def _copy_out(self, storage_id: str, path: str, target: Path) -> FileEntry:
-        return tree.copy_file(self._file(storage_id, path), target)
+        return tree.copy_file(tree.stored_file(self.root / storage_id, path), target)
 
     def _read(self, storage_id: str, path: str) -> bytes:
-        return tree.read_plain(self._file(storage_id, path).resolve(), documents.LARGEST)
+        return tree.read_plain(tree.stored_file(self.root / storage_id, path).resolve(), documents.LARGEST)
 
-    def _measure(self, storage_id: str, path: str) -> FileEntry:
-        return tree.measure_plain(self.root / storage_id / path)
-
-    def _missing_directory(self, storage_id: str, path: str) -> bool:
-        return not tree.is_plain_directory(self.root / storage_id / path)
-
-    def _file(self, storage_id: str, path: str) -> Path:
-        place = tree.inside(self.root / storage_id, path)
-        tree.check_regular(place)
-        return place
+    def _measurer(self, storage_id: str) -> Callable[[str, FileEntry], FileEntry]:
+        return functools.partial(tree.measure_saved, self.root / storage_id)
 
 
 def verify_in_place(path: Path, selector: Selector | None = None) -> bool:
@@ -279,13 +256,7 @@ def verify_in_place(path: Path, selector: Selector | None = None) -> bool:
     else:
         return False
 
-    def measure(name: str) -> FileEntry:
-        return tree.measure_plain(home / name, manifest.files[name].size)
-
-    def lacks(name: str) -> bool:
-        return not tree.is_plain_directory(home / name)
-
-    if problems := manifest.problems(measure, lacks, selector):
+    if problems := manifest.problems(functools.partial(tree.measure_saved, home), selector):
         raise CheckpointDamaged(f"The checkpoint in {home} is damaged: {' '.join(problems[:3])} {advice}")
     return True
 

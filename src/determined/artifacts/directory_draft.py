@@ -16,8 +16,6 @@ from determined.artifacts.manifest import (
     DIRECTORY,
     FileEntry,
     Manifest,
-    check_path,
-    parents,
     with_parents,
 )
 from determined.artifacts.storage import Draft, SharedFile
@@ -66,9 +64,10 @@ class DirectoryDraft(Draft):
         known: Mapping[str, FileEntry] | None = None,
     ) -> dict[str, FileEntry]:
         source, known = Path(source), known or {}
-        wanted = with_parents(check_path(path) for path in paths)
+        wanted = with_parents(paths)
         with self._undone_when_full():
-            movable = {path for path in wanted if move and _is_all_ours(source, path)}
+            linked = tuple(path for path in wanted if path.endswith("/") and (source / path[:-1]).is_symlink())
+            movable = {path for path in wanted if move and _is_all_ours(source / path, path, linked)}
             if source == self._tree:
                 if all(path in movable or _is_directory(source, path) for path in wanted):
                     return self._keep(wanted, known)
@@ -126,19 +125,31 @@ class DirectoryDraft(Draft):
 
     def _put_small(self, path: str, file: SharedFile) -> dict[str, FileEntry]:
         self._make_tree()
-        above = list(parents(check_path(path)))
+        *above, path = with_parents([path])
         for parent in above:
             if parent not in self._staged:
                 (self._tree / parent).mkdir(exist_ok=True)
                 self._staged.add(parent)
         place = self._tree / path if self._is_sole and path not in self._staged else self._incoming()
-        if not self._storage.link_shared(file, place):
+        if not self._link_shared(file, place):
             tree.write_file(place, file.content, file.mode)
             self._unsynced.append(self._tree / path)
         if place != self._tree / path:
             self._place(place, path, file.entry)
         self._staged.add(path)
         return {**dict.fromkeys(above, DIRECTORY), path: file.entry}
+
+    def _link_shared(self, file: SharedFile, target: Path) -> bool:
+        """Give a file that is stored already a second name, and say whether that was possible."""
+        try:
+            place, before = self._storage.shared[file.entry.sha256, file.mode]
+            now = place.lstat()
+            if (now.st_dev, now.st_ino, now.st_mtime_ns) != (before.st_dev, before.st_ino, before.st_mtime_ns):
+                return False  # somebody has changed it
+            os.link(place, target)
+        except (KeyError, OSError):  # deleted meanwhile, linked too often, or a file system without links
+            return False
+        return True
 
     def _make_tree(self) -> None:
         if not (self._is_sole and self._has_tree):  # of several writers, another one may have taken it away
@@ -183,7 +194,9 @@ class DirectoryDraft(Draft):
         self._holds_lock = False
         self._staged.clear()
         for path, file in self._shared.items():
-            self._storage.remember_shared(file, self._final / path)
+            with contextlib.suppress(FileNotFoundError):  # deleted just now
+                place = self._final / path
+                self._storage.shared[file.entry.sha256, file.mode] = place, place.lstat()
         if not self._is_sole:
             tree.remove(self._staging)
         return manifest
@@ -271,9 +284,9 @@ def _is_directory(source: Path, path: str) -> bool:
     return path.endswith("/") and stat.S_ISDIR((source / path[:-1]).lstat().st_mode)
 
 
-def _is_all_ours(source: Path, path: str) -> bool:
+def _is_all_ours(place: Path, path: str, linked: tuple[str, ...]) -> bool:
     """Whether a file can be taken as it is: no link on the way to it, and no second name through which it changes."""
-    if path.endswith("/") or any((source / parent.rstrip("/")).is_symlink() for parent in parents(path)):
+    if path.endswith("/") or path.startswith(linked):
         return False
-    info = (source / path).lstat()
+    info = place.lstat()
     return stat.S_ISREG(info.st_mode) and info.st_nlink == 1

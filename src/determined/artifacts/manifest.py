@@ -7,7 +7,7 @@ import functools
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -72,16 +72,14 @@ def shown(path: str) -> str:
     return ascii(path if len(path) <= 120 else path[:100] + "...")
 
 
-def parents(path: str) -> Iterator[str]:
-    """Yield the directories above `path`, from the top: `a/b/c` has `a/` and `a/b/`."""
-    components = path.removesuffix("/").split("/")[:-1]
-    for depth in range(1, len(components) + 1):
-        yield "/".join(components[:depth]) + "/"
+def parents(path: str) -> list[str]:
+    """Return the directories above `path`, from the top: `a/b/c` has `a/` and `a/b/`."""
+    return [path[: end + 1] for end, letter in enumerate(path[:-1]) if letter == "/"]
 
 
 def with_parents(paths: Iterable[str]) -> list[str]:
-    """Return `paths` and all directories above them, sorted: a directory comes before what it holds."""
-    every = set(paths)
+    """Return `paths`, checked, and all directories above them, sorted: a directory comes before what it holds."""
+    every = set(map(check_path, paths))
     for path in tuple(every):
         end = path.rfind("/", 0, len(path) - 1)
         while end > 0 and path[: end + 1] not in every:
@@ -177,26 +175,22 @@ class Manifest:
 
     def problems(
         self,
-        measure: Callable[[str], FileEntry],
-        lacks_directory: Callable[[str], bool],
+        measure: Callable[[str, FileEntry], FileEntry],
         selector: Selector | None = None,
     ) -> list[str]:
         """Compare the files with what was saved: one sentence per problem. Without checksums there is none.
 
         Args:
-            measure: Size and checksum of a file as it is now; FileNotFoundError if it is not there.
-            lacks_directory: Whether a directory is gone.
+            measure: Returns the entry of a path as it is now, given the saved one; FileNotFoundError if it is gone.
             selector: Says what to look at; everything by default.
         """
         found = []
-        for path in self.files if self.verified else ():
+        for path, saved in self.files.items() if self.verified else ():
             if selector is not None and not selector(path):
                 continue
             try:
-                if path.endswith("/"):
-                    problem = "is missing" if lacks_directory(path) else None
-                else:
-                    problem = self.difference(path, measure(path))
+                now = measure(path, saved)
+                problem = None if now == saved else self.difference(path, now)
             except FileNotFoundError:
                 problem = "is missing"
             except (OSError, ValueError, DeterminedError) as e:
@@ -252,8 +246,8 @@ def _parsed(storage_id: str, data: bytes) -> Manifest:
 
 
 def _checked(files: Mapping[str, FileEntry], *, has_checksums: bool) -> dict[str, FileEntry]:
+    complete = {path: files.get(path, DIRECTORY) for path in with_parents(files)}
     for path, entry in files.items():
-        check_path(path)
         if path.endswith("/"):
             if entry != DIRECTORY:
                 raise ValueError(f"the directory {shown(path)} has a size or a checksum")
@@ -262,7 +256,6 @@ def _checked(files: Mapping[str, FileEntry], *, has_checksums: bool) -> dict[str
             raise ValueError(f"the size of {shown(path)} is {entry.size!r}")
         if has_checksums and not (isinstance(entry.sha256, str) and SHA256.fullmatch(entry.sha256)):
             raise ValueError(f"the checksum of {shown(path)} is not a SHA-256")
-    complete = {path: files.get(path, DIRECTORY) for path in with_parents(files)}
     for path in complete:
         if path.endswith("/") and path[:-1] in complete:
             raise UnsafePath(f"{shown(path[:-1])} is both a file and a directory.")

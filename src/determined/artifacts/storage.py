@@ -176,12 +176,8 @@ class Storage(ABC):
         """Return the bytes of a stored file; FileNotFoundError if it is not stored."""
 
     @abstractmethod
-    def _measure(self, storage_id: str, path: str) -> FileEntry:
-        """Return size and checksum of a file as it is stored now; FileNotFoundError if it is not stored."""
-
-    @abstractmethod
-    def _missing_directory(self, storage_id: str, path: str) -> bool:
-        """Whether a directory of the manifest is gone; never so where directories are not things of their own."""
+    def _measurer(self, storage_id: str) -> Callable[[str, FileEntry], FileEntry]:
+        """Return what measures the paths of a checkpoint as they are stored now, for `Manifest.problems`."""
 
     def fetch(
         self,
@@ -221,13 +217,11 @@ class Storage(ABC):
         temporary = place.with_name(f".fetch-{secrets.token_hex(8)}")
         try:
             found = self._copy_out(manifest.storage_id, path, temporary)
-            self._refuse_damage(manifest, {path: found})
+            self._refuse_damage(manifest, path, found)
             before()
             temporary.replace(place)
-        except FileNotFoundError as e:
-            raise self._gone(manifest.storage_id, path) from e
-        except ValueError as e:
-            raise self._no_file(manifest.storage_id, e) from e
+        except (FileNotFoundError, ValueError) as e:
+            raise self._unreadable(manifest.storage_id, path, e) from e
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -243,11 +237,9 @@ class Storage(ABC):
             )
         try:
             data = self._read(storage_id, path)
-        except FileNotFoundError as e:
-            raise self._gone(storage_id, path) from e
-        except ValueError as e:
-            raise self._no_file(storage_id, e) from e
-        self._refuse_damage(manifest, {path: tree.measure_bytes(data)})
+        except (FileNotFoundError, ValueError) as e:
+            raise self._unreadable(storage_id, path, e) from e
+        self._refuse_damage(manifest, path, tree.measure_bytes(data))
         return data
 
     def verify(self, storage_id: str) -> builtins.list[str]:
@@ -262,10 +254,7 @@ class Storage(ABC):
         return self._problems(self.manifest(storage_id))
 
     def _problems(self, manifest: Manifest) -> builtins.list[str]:
-        storage_id = manifest.storage_id
-        return manifest.problems(
-            functools.partial(self._measure, storage_id), functools.partial(self._missing_directory, storage_id)
-        )
+        return manifest.problems(self._measurer(manifest.storage_id))
 
     def probe(self, *, publishes: bool = True) -> None:
         """Write, read back and delete a small checkpoint, so that a storage that does not work is known at once.
@@ -314,25 +303,21 @@ class Storage(ABC):
                 "Use a new id, for example str(uuid.uuid4())."
             )
 
-    def _refuse_damage(self, manifest: Manifest, found: Mapping[str, FileEntry]) -> None:
-        for path, entry in found.items():
-            if problem := manifest.difference(path, entry):
-                raise CheckpointDamaged(
-                    f"Checkpoint {manifest.storage_id} in {self.url} is damaged: {path} {problem}. "
-                    "Restore it from a backup, or use another checkpoint."
-                )
+    def _refuse_damage(self, manifest: Manifest, path: str, found: FileEntry) -> None:
+        if found != manifest.files[path] and (problem := manifest.difference(path, found)):
+            raise CheckpointDamaged(
+                f"Checkpoint {manifest.storage_id} in {self.url} is damaged: {path} {problem}. "
+                "Restore it from a backup, or use another checkpoint."
+            )
 
     def _not_found(self, storage_id: str) -> CheckpointNotFound:
         return CheckpointNotFound(f"There is no checkpoint {storage_id} in {self.url}.")
 
-    def _gone(self, storage_id: str, path: str) -> DeterminedError:
+    def _unreadable(self, storage_id: str, path: str, problem: Exception) -> DeterminedError:
         """Why a file of the manifest is not there: somebody deleted the checkpoint just now, or it is damaged."""
-        if not self.exists(storage_id):
-            return self._not_found(storage_id)
-        return CheckpointDamaged(f"Checkpoint {storage_id} in {self.url} is damaged: {path} is missing.")
-
-    def _no_file(self, storage_id: str, problem: ValueError) -> DeterminedError:
-        """Return why something else is in the place of a file."""
-        if isinstance(problem, DeterminedError):  # a path that is not safe
+        if isinstance(problem, DeterminedError):  # a path that is not safe, for example
             return problem
-        return CheckpointDamaged(f"Checkpoint {storage_id} in {self.url} is damaged: {problem}.")
+        if isinstance(problem, FileNotFoundError) and not self.exists(storage_id):
+            return self._not_found(storage_id)
+        why = f"{path} is missing" if isinstance(problem, FileNotFoundError) else problem
+        return CheckpointDamaged(f"Checkpoint {storage_id} in {self.url} is damaged: {why}.")

@@ -73,6 +73,13 @@ def _stat(entry: os.DirEntry[str], *, follow: bool) -> os.stat_result:
         return entry.stat(follow_symlinks=False)  # a link to nothing, or to itself
 
 
+def stored_file(root: Path, path: str) -> Path:
+    """Return where the file `path` lies under `root`, if it is one and no symbolic link leads out of `root`."""
+    place = inside(root, path)
+    check_regular(place)
+    return place
+
+
 def inside(root: Path, path: str) -> Path:
     """Return where `path` lies under `root`, if no symbolic link on the way leads out of `root`."""
     place = root / check_path(path)
@@ -122,22 +129,22 @@ def read_plain(path: Path, limit: int) -> bytes:
         return file.read(limit)
 
 
-def is_plain_directory(path: Path) -> bool:
-    """Return whether it is a directory, and not a link to one."""
-    return path.is_dir() and not path.is_symlink()
-
-
 def measure(path: Path) -> FileEntry:
     """Return size and checksum of a file."""
     with path.open("rb") as file:
         return measure_stream(file)
 
 
-def measure_plain(path: Path, size: int | None = None) -> FileEntry:
-    """Size and checksum of a regular file that is no link. One of another size than this, if given, is not read."""
-    with open_plain(path) as file:
-        found = os.fstat(file.fileno()).st_size
-        return measure_stream(file) if size in (None, found) else FileEntry(found, "")
+def measure_saved(home: Path, path: str, saved: FileEntry) -> FileEntry:
+    """Return the entry of a saved path as it is now; a file of another size is not read. A link is a ValueError."""
+    place = home / path
+    if path.endswith("/"):
+        if not place.is_dir() or place.is_symlink():
+            raise FileNotFoundError(path)
+        return saved
+    with open_plain(place) as file:
+        size = os.fstat(file.fileno()).st_size
+        return measure_stream(file) if size == saved.size else FileEntry(size, "")
 
 
 def measure_bytes(data: bytes) -> FileEntry:

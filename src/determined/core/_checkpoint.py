@@ -25,7 +25,6 @@ from determined._info import ClusterInfo
 from determined._types import Json
 from determined.artifacts import Draft, FileEntry, Manifest, Selector, SharedFile, Storage, tree
 from determined.core import _checkpoint_files as files
-from determined.core import _sharding
 from determined.core._checkpoint_files import METADATA
 from determined.core._train import TrainContext
 from determined.core.ranks.distributed import DistributedContext
@@ -351,20 +350,20 @@ class CheckpointContext:
 
     def _offer(
         self, ckpt_dir: os.PathLike[str] | str | None, metadata: Mapping[str, Any] | None, selector: Selector | None
-    ) -> _sharding.Offer:
+    ) -> files.Offer:
         if ckpt_dir is None and selector is not None:
             raise RuntimeError("upload(None, selector=...): a selector needs a directory to select from.")
         checked = files.plain_metadata(metadata)
         if ckpt_dir is None:
-            return _sharding.Offer(None, metadata=checked)
+            return files.Offer(None, metadata=checked)
         root = files.existing_directory(ckpt_dir)
         found = root.stat()
         identity = (self._distributed.cross_rank, found.st_dev, found.st_ino) if selector is None else None
-        return _sharding.Offer(sorted(files.selected_paths(root, selector)), identity, checked)
+        return files.Offer(sorted(files.selected_paths(root, selector)), identity, checked)
 
     def _upload_shards(
         self,
-        make_offer: Callable[[], _sharding.Offer],
+        make_offer: Callable[[], files.Offer],
         source: os.PathLike[str] | str | None,
         *,
         draft: Draft | None = None,
@@ -374,10 +373,10 @@ class CheckpointContext:
         storage_id = draft.storage_id if draft else self._distributed.broadcast(str(uuid.uuid4()))
         if all(offer.paths is None for offer in offers):
             raise RuntimeError("upload(shard=True): every rank passed None, so there is nothing to upload.")
-        merged, conflicts = _sharding.merge_metadata([offer.metadata for offer in offers])
+        merged, conflicts = files.merge_metadata([offer.metadata for offer in offers])
         if conflicts:
             raise RuntimeError(
-                f"metadata conflicts between ranks:{_sharding.describe(conflicts, self._distributed.rank == 0)}"
+                f"metadata conflicts between ranks:{files.describe(conflicts, self._distributed.rank == 0)}"
             )
         metadata = self._checked(merged)
         mine = self._settled_share(offers, source)
@@ -398,9 +397,9 @@ class CheckpointContext:
             self._distributed.run_on_chief(lambda: self._publish(own, entries, metadata, keeps_metadata=False))
         return storage_id
 
-    def _settled_share(self, offers: builtins.list[_sharding.Offer], source: os.PathLike[str] | str | None) -> set[str]:
+    def _settled_share(self, offers: builtins.list[files.Offer], source: os.PathLike[str] | str | None) -> set[str]:
         """Return the paths that this rank uploads. Collective."""
-        shares = _sharding.share(offers)
+        shares = files.share(offers)
         rank = self._distributed.rank
 
         def digests() -> dict[str, str]:
@@ -409,7 +408,7 @@ class CheckpointContext:
 
         paths, conflicts = shares.settle(self._all_or_none(digests) if shares.contested else [])
         if conflicts:
-            raise RuntimeError(f"files conflicts between ranks:{_sharding.describe(conflicts, rank == 0)}")
+            raise RuntimeError(f"files conflicts between ranks:{files.describe(conflicts, rank == 0)}")
         return paths[rank]
 
     @contextlib.contextmanager

@@ -27,7 +27,7 @@ from determined.core.recording.heartbeat import EnvironmentNote, Heartbeat
 from determined.core.recording.link import Attached, Link, NullLink
 from determined.core.recording.log_capture import LogTee
 from determined.core.recording.run_description import Run, RunDescription, describe, new_run, storage_config
-from determined.core.recording.shipper import Follower, Shipper
+from determined.core.recording.shipper import Shipper
 from determined.core.recording.store_link import choose_link
 from determined.core.recording.tensorboard import EventFiles, RunUploads, TensorboardMode, rank_directory
 from determined.store.messages import Report
@@ -91,14 +91,9 @@ class Context:
         self.is_open = True
         self._stacks.install()
         self.preempt.start()
-        if self._heartbeat is not None:
-            self._heartbeat.start()
-        if self._environment is not None:
-            self._environment.start()
-        if self._uploads is not None:
-            self._uploads.start()
-        if self._log_tee is not None:
-            self._log_tee.start()
+        for part in (self._heartbeat, self._environment, self._uploads, self._log_tee):
+            if part is not None:
+                part.start()
         return self
 
     def close(
@@ -123,10 +118,7 @@ class Context:
         steps.append(self.distributed.close)
         if invalid_hp:
             steps.append(lambda: self.train.report_early_exit(EarlyExitReason.INVALID_HP))
-        if self._log_tee is not None:
-            steps.append(self._log_tee.close)
-        if self._environment is not None:
-            steps.append(self._environment.close)
+        steps += [part.close for part in (self._log_tee, self._environment) if part is not None]
         if self._heartbeat is not None:
             heartbeat = self._heartbeat
             steps.append(
@@ -339,7 +331,13 @@ def _build(
     event_files = EventFiles(rank_directory(run.tensorboard, distributed.rank), tensorboard_mode)
     uploads = None if storage.is_direct else RunUploads(storage, run.name, event_files.path, distributed.rank)
     writes_events = is_chief and tensorboard_mode is TensorboardMode.AUTO and is_recorded
-    shipper = Shipper(link, _follower(event_files, uploads) if writes_events else None)
+
+    def follow(reports: Sequence[Report]) -> None:
+        event_files.follow(reports)
+        if uploads is not None:
+            uploads.sync()
+
+    shipper = Shipper(link, follow if writes_events else None)
     train = TrainContext(
         shipper,
         link,
@@ -396,17 +394,6 @@ def _get_storage_manager(
     if chosen is not None:
         return artifacts.open_storage(chosen, allow_shared_fs=False)
     return artifacts.open_storage(configured, default_root=data_directory() / "checkpoints")
-
-
-def _follower(event_files: EventFiles, uploads: RunUploads | None) -> Follower:
-    """Return what AUTO does with reports: write them as scalars, and upload those to the storage."""
-
-    def follow(reports: Sequence[Report]) -> None:
-        event_files.follow(reports)
-        if uploads is not None:
-            uploads.sync()
-
-    return follow
 
 
 def _run_all(steps: list[Callable[[], None]]) -> Exception | None:

@@ -20,6 +20,7 @@ from determined.store.messages import MetricReport
 logger = logging.getLogger("determined.core")
 
 SHORTEST_INTERVAL = 0.1
+DISKS = ("/", "/run/determined/shared_fs", "/determined_shared_fs")
 Sample: TypeAlias = "dict[str, float | dict[str, float]]"
 
 
@@ -88,12 +89,13 @@ class _Collector:
         self._thread.join()
 
     def _run(self) -> None:
+        disk_rates = _rates(_count_disk)
         meters: dict[str, Callable[[], Sample]] = {
             "gpu": _GpuMeter().sample,
             "cpu": _sample_cpu,
             "memory": _sample_memory,
-            "disk": _DiskMeter().sample,
-            "network": _NetworkMeter().sample,
+            "disk": lambda: {**disk_rates(), **_sample_disk_use()},
+            "network": _rates(_count_network),
         }
         failed: set[str] = set()
         _sample_cpu()  # psutil measures from call to call; the first has nothing to compare with
@@ -146,56 +148,44 @@ def _sample_memory() -> Sample:
     return {"memory_free": float(psutil.virtual_memory().available)}
 
 
-class _Rates:
-    """Rates of counters per second since the last update."""
+def _rates(count: Callable[[], dict[str, float]]) -> Callable[[], Sample]:
+    """Return what samples the rates of these counters, per second since it was last called."""
+    last = time.monotonic(), count()
 
-    def __init__(self) -> None:
-        self._last: tuple[float, dict[str, float]] | None = None
-
-    def update(self, counters: dict[str, float]) -> dict[str, float]:
-        """Return the rates; empty at the first update."""
-        now = time.monotonic()
-        last, self._last = self._last, (now, counters)
-        if last is None or now <= last[0]:
+    def sample() -> Sample:
+        nonlocal last
+        (then, before), last = last, (time.monotonic(), count())
+        seconds = last[0] - then
+        if seconds <= 0:
             return {}
-        return {name: max(0.0, value - last[1][name]) / (now - last[0]) for name, value in counters.items()}
+        return {name: max(0.0, value - before.get(name, value)) / seconds for name, value in last[1].items()}
+
+    return sample
 
 
-class _DiskMeter:
-    paths = ("/", "/run/determined/shared_fs", "/determined_shared_fs")
+def _count_disk() -> dict[str, float]:
+    import psutil
 
-    def __init__(self) -> None:
-        self._rates = _Rates()
-        self.sample()
-
-    def sample(self) -> Sample:
-        import psutil
-
-        result: Sample = {}
-        if (seen := psutil.disk_io_counters()) is not None:  # None on a machine without disks
-            counters = {
-                "disk_iops": float(seen.read_count + seen.write_count),
-                "disk_throughput_read": float(seen.read_bytes),
-                "disk_throughput_write": float(seen.write_bytes),
-            }
-            result.update(self._rates.update(counters))
-        for path in self.paths:
-            if Path(path).is_dir():
-                result[path] = {"disk_util": psutil.disk_usage(path).percent}
-        return result
+    if (seen := psutil.disk_io_counters()) is None:  # on a machine without disks
+        return {}
+    return {
+        "disk_iops": float(seen.read_count + seen.write_count),
+        "disk_throughput_read": float(seen.read_bytes),
+        "disk_throughput_write": float(seen.write_bytes),
+    }
 
 
-class _NetworkMeter:
-    def __init__(self) -> None:
-        self._rates = _Rates()
-        self.sample()
+def _sample_disk_use() -> Sample:
+    import psutil
 
-    def sample(self) -> Sample:
-        import psutil
+    return {path: {"disk_util": psutil.disk_usage(path).percent} for path in DISKS if Path(path).is_dir()}
 
-        seen = psutil.net_io_counters()
-        counters = {"net_throughput_sent": float(seen.bytes_sent), "net_throughput_recv": float(seen.bytes_recv)}
-        return dict(self._rates.update(counters))
+
+def _count_network() -> dict[str, float]:
+    import psutil
+
+    seen = psutil.net_io_counters()
+    return {"net_throughput_sent": float(seen.bytes_sent), "net_throughput_recv": float(seen.bytes_recv)}
 
 
 class _GpuMeter:

@@ -15,7 +15,6 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from determined import _info, errors
 from determined.launch import _agent, _arguments
@@ -26,17 +25,6 @@ LOOPBACK_AGENT = "determined.launch._on_loopback"
 MISUSED = 2
 
 parse_args = _arguments.parse_args
-
-
-class Cluster(Protocol):
-    """The part of `determined.get_cluster_info()` that is used here."""
-
-    @property
-    def container_addrs(self) -> Sequence[str]: ...
-    @property
-    def container_rank(self) -> int: ...
-    @property
-    def container_slot_counts(self) -> Sequence[int]: ...
 
 
 class Misuse(errors.DeterminedError):
@@ -62,7 +50,7 @@ class Machines:
     are_several: bool
 
 
-def main(args: Sequence[str] | None = None, info: Cluster | None = None) -> int:
+def main(args: Sequence[str] | None = None, info: _info.ClusterInfo | None = None) -> int:
     """Start the workers, wait for them, and return the exit code. `info` describes the task on a cluster."""
     arguments = parse_args(sys.argv[1:] if args is None else args)
     try:
@@ -75,7 +63,7 @@ def main(args: Sequence[str] | None = None, info: Cluster | None = None) -> int:
 
 def plan(
     arguments: _arguments.Arguments,
-    info: Cluster | None,
+    info: _info.ClusterInfo | None,
     environment: Mapping[str, str],
     count_gpus: Callable[[], int] | None = None,
 ) -> Plan:
@@ -136,7 +124,9 @@ def worker_command(arguments: _arguments.Arguments) -> list[str]:
     raise Misuse(f"cannot run {program!r}: there is no such program. Check the name, or the directory you are in.")
 
 
-def _machines(arguments: _arguments.Arguments, info: Cluster | None, count_gpus: Callable[[], int]) -> Machines:
+def _machines(
+    arguments: _arguments.Arguments, info: _info.ClusterInfo | None, count_gpus: Callable[[], int]
+) -> Machines:
     nodes = _largest(arguments.torch_option("nnodes"))
     if info is not None:
         # A task without slots, for example on a machine without GPUs, still gets one process.

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -344,17 +344,16 @@ class DistributedContext:
         if self._channel is not None:
             self._channel.broadcast(operation, None, CHIEF_FACTOR * self._channel.participant.timeout)
 
-    @contextlib.contextmanager
-    def showing_progress(self, batches: Callable[[], int], steps: Callable[[], object]) -> Iterator[None]:
+    def showing_progress(
+        self, batches: Callable[[], int], steps: Callable[[], object]
+    ) -> contextlib.AbstractContextManager[None]:
         """Inside, others learn how many batches this rank has trained, and whether it moves at all.
 
         Both are called now and then from another thread.
         """
         if self._channel is None:
-            yield
-            return
-        with self._channel.participant.watch.showing(batches, steps):
-            yield
+            return contextlib.nullcontext()
+        return self._channel.participant.watch.showing(batches, steps)
 
     def _find_absent(self, patience: float) -> list[str]:
         """Return which ranks have left or ended, in words; wait up to `patience` seconds for the first of them."""

@@ -143,25 +143,21 @@ class Journal:
         file = (self.directory / DESCRIPTION).open("wb")
         try:
             _lock(file)
-            fit = None if self.fit is None else _as_json(self.fit)
+            fit = None if self.fit is None else _as_json([self.fit])[0]
             content = json.dumps({"run": dataclasses.asdict(self._description), "fit": fit})
-            self._write_or_remove(file, content.encode())
+            try:
+                file.write(content.encode())
+                file.flush()
+            except OSError:  # a full disk: leave no empty description behind
+                with contextlib.suppress(OSError):
+                    (self.directory / DESCRIPTION).unlink()
+                    self.directory.rmdir()
+                raise
         except BaseException:
             with contextlib.suppress(OSError):  # the same failure again
                 file.close()
             raise
         return file
-
-    def _write_or_remove(self, file: IO[bytes], content: bytes) -> None:
-        """On a full disk, leave no empty description behind."""
-        try:
-            file.write(content)
-            file.flush()
-        except OSError:
-            with contextlib.suppress(OSError):
-                (self.directory / DESCRIPTION).unlink()
-                self.directory.rmdir()
-            raise
 
 
 @dataclasses.dataclass
@@ -258,15 +254,17 @@ def read_reports(*paths: Path) -> list[Report]:
 
 
 def _as_lines(reports: Sequence[Report]) -> bytes:
-    return "".join([json.dumps(_as_json(report), default=_packed) + "\n" for report in reports]).encode()
+    return "".join([json.dumps(fields, default=_packed) + "\n" for fields in _as_json(reports)]).encode()
 
 
-def _as_json(report: Report) -> dict[str, Any]:
-    """The report without its secrets. NaN and infinities are Python's own: only this module reads the file."""
-    fields = dict(vars(report))
-    time: datetime.datetime = fields.pop("time")
-    fields = {**fields, "text": by_shape(report.text)} if isinstance(report, LogLine) else redacted(fields)
-    return {"report": type(report).__name__, "time": time.isoformat(), **fields}
+def _as_json(reports: Sequence[Report]) -> list[dict[str, Any]]:
+    """The reports without their secrets. NaN and infinities are Python's own: only this module reads the file."""
+    shown = iter(redacted([vars(report) for report in reports if not isinstance(report, LogLine)]))
+    found = []
+    for report in reports:
+        fields = {**vars(report), "text": by_shape(report.text)} if isinstance(report, LogLine) else next(shown)
+        found.append({"report": type(report).__name__, **fields, "time": report.time.isoformat()})
+    return found
 
 
 def _packed(column: Any) -> Any:

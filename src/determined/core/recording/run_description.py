@@ -123,7 +123,9 @@ def describe(
     trial = info.trial if info is not None and info.task_type == "TRIAL" else None
     told = trial if not is_detached else None
     config = config or {}
-    name = config.get("name") or (run_name(script) if script or not is_kernel() else _name_of_unknown_notebook())
+    # A notebook that does not know its path is named after the directory that its kernel works in.
+    named_by = script if script or not is_kernel() else str(Path(_directory() or "/", "notebook.ipynb"))
+    name = config.get("name") or run_name(named_by)
     return RunDescription(
         name=by_shape(str(name)),
         owner=_user(),
@@ -174,11 +176,6 @@ def run_name(script: str | None) -> str:
     if place in (Path(place.anchor), home, Path(tempfile.gettempdir())):
         return path.stem
     return place.name if path.stem in ORDINARY_SCRIPTS else f"{place.name}/{path.stem}"
-
-
-def _name_of_unknown_notebook() -> str:
-    """Name the run after the directory that the kernel works in."""
-    return run_name(str(Path(_directory() or "/", "notebook.ipynb")))
 
 
 def _user() -> str:

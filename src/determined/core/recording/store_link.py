@@ -8,12 +8,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from determined import artifacts, errors
 from determined._home import keep_private, make_data_directory
 from determined._left_out import ignored_master
+from determined.core.ranks.connection import in_thread
 from determined.core.recording.journal import Journal
 from determined.core.recording.link import Attached, History, Link, NullLink
 from determined.core.recording.run_description import Run, RunDescription
@@ -456,20 +458,11 @@ def _delete_unread(row: CheckpointRow) -> bool:
 
 def _in_time(work: Callable[[], T]) -> T | None:
     """Return the result of work on the store; None, with a warning, if it fails or takes too long."""
-    results: list[T] = []
-    problems: list[Exception] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except Exception as failed:  # noqa: BLE001 - there is no answer, and training goes on without
-            problems.append(failed)
-
-    thread = threading.Thread(target=run, name="determined-question", daemon=True)
-    thread.start()
-    thread.join(ANSWER_SECONDS)
-    if results:
-        return results[0]
-    why = problems[0] if problems else f"no answer within {ANSWER_SECONDS:g} seconds"
+    try:
+        return in_thread(work, ANSWER_SECONDS)
+    except futures.TimeoutError:
+        why = f"no answer within {ANSWER_SECONDS:g} seconds"
+    except Exception as failed:  # noqa: BLE001 - there is no answer, and training goes on without
+        why = str(failed)
     logger.warning("The store could not be asked (%s); training goes on without.", why)
     return None

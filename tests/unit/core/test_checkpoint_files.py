@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.core._sharding import Offer, describe, merge_metadata, merge_resources, share
+from determined.core._checkpoint_files import Offer, describe, merge_metadata, merge_resources, share
 
 
 @pytest.mark.parametrize(
