@@ -12,11 +12,12 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from determined.cli.plot.drawing import Line, lay_out
-from determined.cli.plot.figure import COLOURS, Curve, Figure
+from determined.cli.plot.drawing import lay_out
+from determined.cli.plot.figure import Curve, Figure
 from determined.cli.plot.html import to_html
 from determined.cli.plot.png import write_png
 from determined.cli.plot.scale import Axis, label
+from determined.cli.plot.shapes import COLOURS, Line
 from determined.cli.plot.svg import to_svg
 from determined.cli.plot.text import Look, draw
 

@@ -7,10 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from determined._wording import visible
-from determined.cli.plot.scale import AIR, Axis
-
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart, the pale ones last.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6b4c9a", "#8a8a8a")
+from determined.cli.plot.scale import AIR, Axis, Categories
+from determined.cli.plot.shapes import COLOURS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,10 +25,15 @@ class Curve:
     colour: int = 0
     is_dashed: bool = False
     is_bundle: bool = False  # many thin lines with gaps between them, to be seen as a whole
+    is_points: bool = False  # dots without a line through them
+    width: float = 2.0  # of the line, or the radius of the dots
+    opacity: float = 1.0
+    titles: Sequence[str] = ()  # of the single dots, shown while the mouse rests on one
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", visible(self.label))
         object.__setattr__(self, "note", visible(self.note))
+        object.__setattr__(self, "titles", [visible(title) for title in self.titles])
 
     @property
     def rgb(self) -> str:
@@ -61,16 +64,24 @@ class Figure:
     x_label: str = "batches"
     log_y: bool = False
     log_x: bool = False
+    y_label: str = ""
+    x_scale: Axis | Categories | None = None  # instead of one from the first step to the last
+    y_scale: Axis | None = None  # instead of one around all values
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", visible(self.title))
+        object.__setattr__(self, "y_label", visible(self.y_label))
 
-    def x_axis(self) -> Axis:
+    def x_axis(self) -> Axis | Categories:
         """Return the axis from the first step to the last."""
+        if self.x_scale is not None:
+            return self.x_scale
         return Axis.around((x for curve in self.curves for x in [*curve.x, *curve.odd]), is_log=self.log_x)
 
     def y_axis(self) -> Axis:
         """Return the axis of all values, with a small margin."""
+        if self.y_scale is not None:
+            return self.y_scale
         return Axis.around(self._values(), is_log=self.log_y, air=AIR)
 
     def _values(self) -> Iterator[float]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from determined.cli.plot.drawing import Area, Drawing, Line, Point, Words
+from determined.cli.plot.shapes import PAPER, Area, Dot, Drawing, Line, Point, Words, mixed, rgb
 from determined.errors import MissingPackage
 
 SHARPNESS = 2  # pixels of the file per unit of the drawing
@@ -26,14 +26,16 @@ def write_png(drawing: Drawing, path: Path) -> None:
         ) from None
     zoom = SHARPNESS * OVERSAMPLED
     size = (drawing.width * zoom, drawing.height * zoom)
-    image = Image.new("RGB", size, "#ffffff")
+    image = Image.new("RGB", size, PAPER)
     brush = ImageDraw.Draw(image, "RGBA")
     for shape in drawing.shapes:
         if isinstance(shape, Line):
             _paint_line(brush, shape, zoom)
         elif isinstance(shape, Area):
-            fill = (*_rgb(shape.colour), round(255 * shape.opacity))
-            brush.polygon([(x * zoom, y * zoom) for x, y in shape.points], fill=fill)
+            brush.polygon([(x * zoom, y * zoom) for x, y in shape.points], fill=_fill(shape))
+        elif isinstance(shape, Dot):
+            (x, y), r = shape.at, shape.radius
+            brush.ellipse([(x - r) * zoom, (y - r) * zoom, (x + r) * zoom, (y + r) * zoom], fill=_fill(shape))
     image = image.reduce(OVERSAMPLED)
     brush = ImageDraw.Draw(image)
     for shape in drawing.shapes:
@@ -42,10 +44,16 @@ def write_png(drawing: Drawing, path: Path) -> None:
     image.save(path, "PNG", dpi=(72 * SHARPNESS, 72 * SHARPNESS))
 
 
+def _fill(shape: Area | Dot) -> tuple[int, ...]:
+    return (*rgb(shape.colour), round(255 * shape.opacity))
+
+
 def _paint_line(brush: Any, line: Line, zoom: int) -> None:
+    # Mixed with the paper: parts of a line that is really transparent would show where they overlap.
+    colour = mixed(PAPER, line.colour, line.opacity)
     for part in _dashes(line.points) if line.is_dashed else [line.points]:
         points = [(x * zoom, y * zoom) for x, y in part]
-        brush.line(points, fill=line.colour, width=round(line.width * zoom), joint="curve")
+        brush.line(points, fill=colour, width=round(line.width * zoom), joint="curve")
 
 
 def _paint_words(brush: Any, words: Words) -> None:
@@ -74,7 +82,3 @@ def _dashes(points: Sequence[Point]) -> Iterator[list[Point]]:
             part.append((x1, y1))
     if drawn and len(part) > 1:
         yield part
-
-
-def _rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

@@ -1,4 +1,4 @@
-"""Axes: which range they span, where a value lies on them, and the round numbers along them."""
+"""Axes of numbers and of names: which range they span, where a value lies on them, and what is written along them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Axis:
     low: float
     high: float
     is_log: bool = False
+    is_whole: bool = False  # only whole numbers mean something on it
 
     @classmethod
     def around(cls, values: Iterable[float], *, is_log: bool = False, air: float = 0.0) -> Axis:
@@ -61,6 +62,7 @@ class Axis:
         if self.is_log:
             return self._log_ticks(wanted)
         step = nice_step((self.high - self.low) / max(wanted, 1))
+        step = max(step, 1.0) if self.is_whole else step
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [(i * step, label(i * step, step)) for i in range(first, last + 1)]
 
@@ -81,6 +83,33 @@ class Axis:
         while len(ticks) < FEWEST:
             ticks, wanted = Axis(self.low, self.high).ticks(wanted), wanted + 1
         return ticks
+
+
+@dataclasses.dataclass(frozen=True)
+class Categories:
+    """Names at even distances, laid out from 0 to 1; the value of a name is its position.
+
+    Example::
+
+        axis = Categories(("adam", "sgd"))
+        axis.place(0)   # 0.25
+        axis.ticks(5)   # [(0.0, 'adam'), (1.0, 'sgd')]
+    """
+
+    names: tuple[str, ...]
+
+    def place(self, value: float) -> float:
+        """Return where a position lies: in the middle of its part."""
+        return (value + 0.5) / max(len(self.names), 1)
+
+    def holds(self, value: float) -> bool:
+        """Return whether there is such a position."""
+        return 0 <= value < len(self.names)
+
+    def ticks(self, wanted: int) -> list[tuple[float, str]]:
+        """Return the positions with their names; of very many only every second, third..."""
+        stride = max(1, -(-len(self.names) // max(wanted * 3, 1)))
+        return [(float(i), self.names[i]) for i in range(0, len(self.names), stride)]
 
 
 def nice_step(rough: float) -> float:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from determined.cli.plot.figure import Curve, Figure, pieces
-from determined.cli.plot.scale import Axis
+from determined.cli.plot.scale import Axis, Categories
 
 # Terminal colours that are near those of the files.
 ANSI = ("38;5;39", "38;5;208", "38;5;36", "38;5;175", "38;5;220", "38;5;117", "38;5;98", "38;5;246")
@@ -106,14 +106,14 @@ def _spot(canvas: Canvas, x: float, y: float) -> tuple[int, int]:
     return round(x * (canvas.columns * canvas.across - 1)), round(y * (canvas.lines * canvas.down - 1))
 
 
-def _draw_line(canvas: Canvas, curve: Curve, x_axis: Axis, y_axis: Axis) -> None:
+def _draw_line(canvas: Canvas, curve: Curve, x_axis: Axis | Categories, y_axis: Axis) -> None:
     for piece in pieces(curve, y_axis):
         spots = [_spot(canvas, x_axis.place(curve.x[i]), y_axis.place(curve.y[i])) for i in piece]
-        for a, b in zip(spots, spots[1:] or spots, strict=False):
+        for a, b in zip(spots, spots if curve.is_points else spots[1:] or spots, strict=False):
             canvas.line(*a, *b, curve.colour)
 
 
-def _shade_band(canvas: Canvas, curve: Curve, x_axis: Axis, y_axis: Axis) -> None:
+def _shade_band(canvas: Canvas, curve: Curve, x_axis: Axis | Categories, y_axis: Axis) -> None:
     if not curve.has_band or curve.low is None or curve.high is None:
         return
     for i, x in enumerate(curve.x):
@@ -131,7 +131,7 @@ def _with_y_axis(
         yield f"{at.get(i, ''):>{margin - 1}} {tick if i in at else bar}{row}"
 
 
-def _x_axis(figure: Figure, axis: Axis, columns: int, margin: int, look: Look) -> Iterator[str]:
+def _x_axis(figure: Figure, axis: Axis | Categories, columns: int, margin: int, look: Look) -> Iterator[str]:
     line, tick, corner = ("─", "┬", "└") if look.has_unicode else ("-", "+", "+")
     marks, texts = [line] * columns, [" "] * (columns + margin + 1)
     free = 0

@@ -15,6 +15,7 @@ from determined.cli.connection import connect
 from determined.cli.groups import HELP_NAMES
 from determined.cli.output import terminal
 from determined.cli.output.values import cell, number
+from determined.cli.plot import target
 from determined.cli.plot.figure import Curve, Figure
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 
 GROUPS = ("validation", "training")  # where a metric is looked for first
 FILE_BUCKETS = 800
-PIPED_COLUMNS, PIPED_LINES, MOST_LINES = 80, 18, 24
 MOST_HPARAMS = 3
-KINDS = (".svg", ".html", ".png")
 
 
 @click.command(context_settings=HELP_NAMES)
@@ -33,14 +32,14 @@ KINDS = (".svg", ".html", ".png")
 )
 @click.option("-m", "--metric", "names", multiple=True, metavar="NAME",
               help="Such as loss or validation.loss. Repeatable.", shell_complete=options.metrics())  # fmt: skip
-@click.option("-o", "--output", metavar="FILE", help="Draw into FILE: .svg, .html or .png.")
+@target.option
 @click.option("--log", "log_y", is_flag=True, help="Logarithmic heights.")
 @click.option("--from", "first", type=int, metavar="STEPS", help="Begin at this step.")
 @click.option("--to", "last", type=int, metavar="STEPS", help="End at this step.")
 def plot(
     ids: tuple[list[int], ...],
     names: tuple[str, ...],
-    output: str | None,
+    file: Path | None,
     log_y: bool,
     first: int | None,
     last: int | None,
@@ -50,11 +49,6 @@ def plot(
     Without -m it is the searcher metric, or else the loss. A metric that was reported in training and in
     validation is drawn twice.
     """
-    file = None if output is None else Path(output)
-    if file is not None and file.suffix not in KINDS:
-        raise click.UsageError(
-            f"{output} should end in {', '.join(KINDS[:-1])} or {KINDS[-1]}.", click.get_current_context()
-        )
     store = connect()
     trials = [store.get_trial(number) for part in ids for number in part]
     buckets = FILE_BUCKETS if file else 2 * terminal.width()
@@ -63,9 +57,9 @@ def plot(
         for name in names or (usual_metric(trials),)
     ]
     if file is None:
-        show(figures)
+        target.show(figures)
     else:
-        write(figures, file)
+        target.write_figures(figures, file)
         terminal.say(f"Wrote {file}")
 
 
@@ -172,34 +166,3 @@ def _note(data: client.Curve, ended: Any = None) -> str:
 
 def _of(trials: Sequence[client.Trial]) -> str:
     return f"Trial {trials[0].id}" if len(trials) == 1 else f"Trials {', '.join(str(trial.id) for trial in trials)}"
-
-
-def show(figures: Sequence[Figure]) -> None:
-    """Draw into the terminal; where there is none, plain ASCII of 80 columns."""
-    from determined.cli.plot.text import Look, draw
-
-    if terminal.is_terminal():
-        lines = min(MOST_LINES, max(terminal.height() - 6 - max(len(figure.curves) for figure in figures), 6))
-        look = Look(terminal.width(), lines, terminal.has_unicode(), terminal.has_colour())
-    else:
-        look = Look(PIPED_COLUMNS, PIPED_LINES, has_unicode=False)
-    terminal.write("\n".join(draw(figure, look) for figure in figures), colours=True)
-
-
-def write(figures: Sequence[Figure], path: Path) -> None:
-    """Draw into a file, in the form its name asks for."""
-    from determined.cli.plot.drawing import lay_out
-
-    drawing = lay_out(figures)
-    if path.suffix == ".png":
-        from determined.cli.plot.png import write_png
-
-        write_png(drawing, path)
-    elif path.suffix == ".html":
-        from determined.cli.plot.html import to_html
-
-        path.write_text(to_html(drawing), encoding="utf-8")
-    else:
-        from determined.cli.plot.svg import to_svg
-
-        path.write_text(to_svg(drawing), encoding="utf-8")

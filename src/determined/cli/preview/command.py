@@ -58,10 +58,10 @@ def preview_search(
     report = _simulated(ctx, config, checked, has_seed, given) if is_simulated else None
     _show(checked, report, form, has_file=output is not None)
     if report is not None and output is not None:
-        from determined.cli.plot import trial_curves
+        from determined.cli.plot import target
         from determined.cli.preview.curves import figures
 
-        trial_curves.write(figures(report), Path(output))
+        target.write_figures(figures(report), Path(output))
         terminal.say(f"Wrote {output}")
 
 
@@ -108,11 +108,11 @@ def _show_report(report: Report, *, has_picture: bool) -> None:
     report.table().show()
     terminal.write("\n" + "".join(f"{line}\n" for line in report.lines()))
     if has_picture:
-        from determined.cli.plot import trial_curves
+        from determined.cli.plot import target
         from determined.cli.preview.curves import figures
 
         terminal.write("\n")
-        trial_curves.show(figures(report)[:1])
+        target.show(figures(report)[:1])
 
 
 def _simulated(
