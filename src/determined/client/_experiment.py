@@ -19,6 +19,8 @@ from determined.client._trial import Trial
 if TYPE_CHECKING:
     import pandas
 
+    from determined.client._search.importance import Importance
+    from determined.client._search.results import SearchResults
 
 PAGE = 500
 BULKY = frozenset({"config", "original_config", "searcher_snapshot", "warnings"})
@@ -188,6 +190,38 @@ class Experiment:
         """
         with self._session.read() as conn:
             return store.metrics.metric_reports.names(conn, experiment_id=self.id)
+
+    def search_results(self, metric: str | None = None, *, smaller_is_better: bool | None = None) -> SearchResults:
+        """Return its trials, the best first: the hyperparameters that differ, and the best value of a metric.
+
+        Args:
+            metric: `loss` of validation, or `training.loss`; the searcher metric by default.
+            smaller_is_better: By default as the experiment says of its searcher metric, else True.
+
+        Raises:
+            NotFound: Nobody reported that metric; the message says what there is.
+
+        Example::
+
+            [(result.trial_id, result.value) for result in experiment.search_results().results[:3]]
+        """
+        from determined.client._search.results import read_results
+
+        return read_results(self, metric, smaller_is_better)
+
+    def hyperparameter_importance(self, metric: str | None = None) -> Importance:
+        """Estimate how much of a metric's variance between the trials each hyperparameter explains.
+
+        Args:
+            metric: As for `search_results`.
+
+        Example::
+
+            print(experiment.hyperparameter_importance().shares)  # {'lr': 0.61, 'hidden': 0.12, ...}
+        """
+        from determined.client._search.importance import importance
+
+        return importance(self.search_results(metric))
 
     def events(self) -> list[store.events.EventRow]:
         """Return its events, oldest first: changes of state with their reasons.

@@ -6,6 +6,8 @@ where they are few.
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import itertools
 import math
 import statistics
@@ -21,6 +23,22 @@ from determined.store.schema import metric_cells, metric_series, metrics
 
 EXACT = 4
 """With this many points per bucket, or fewer, the points themselves are read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LearningCurve:
+    """A curve for a picture of many trials, as columns: after how many steps and epochs, when, and the value.
+
+    Of a long one these are means of buckets, at the last point of each; NaN where a bucket has no finite value.
+    """
+
+    steps: list[int]
+    epochs: list[float | None]
+    time: list[datetime.datetime]
+    value: list[float]
+
+    def __len__(self) -> int:
+        return len(self.steps)
 
 
 def envelope(
@@ -109,6 +127,66 @@ def chart(
     """Return the same curve of many trials, for one picture; trials that never reported it are left out."""
     found = {trial_id: envelope(conn, trial_id, group, name, buckets=buckets) for trial_id in trial_ids}
     return {trial_id: curve for trial_id, curve in found.items() if len(curve)}
+
+
+def learning_curves(
+    conn: sa.Connection, trial_ids: Sequence[int], group: str, name: str, *, buckets: int = 200
+) -> dict[int, LearningCurve]:
+    """Return a metric of many trials over steps, epochs and time; trials that never reported it are left out.
+
+    Short curves are read in one query, whatever their number; a long one costs a few more.
+
+    Args:
+        conn: Where.
+        trial_ids: Whose, a few hundred at most.
+        group: Of which group.
+        name: Of which metric.
+        buckets: How many points of each are useful.
+    """
+    series = (metric_series.c.metric_group == group, metric_series.c.name == name, metric_series.c.points > 0)
+    counted = sa.select(metric_series.c.trial_id, metric_series.c.points).where(
+        metric_series.c.trial_id.in_(list(trial_ids)), *series
+    )
+    lengths = {row.trial_id: row.points for row in conn.execute(counted)}
+    found = {trial_id: LearningCurve([], [], [], []) for trial_id in trial_ids if trial_id in lengths}
+    short = [trial_id for trial_id in found if lengths[trial_id] <= EXACT * buckets]
+    for row, body in _rows(conn, short, group, mentions(conn, name)):
+        if (value := real(body.get(name))) is not None:
+            _extend(found[row.trial_id], row, body, value)
+    for trial_id in found.keys() - set(short):
+        rough = envelope(conn, trial_id, group, name, buckets=buckets)
+        means = dict(zip(rough.ends, rough.mean, strict=True))
+        for row, body in _rows(conn, [trial_id], group, metrics.c.steps.in_(rough.ends)):
+            mean = means[row.steps]
+            _extend(found[trial_id], row, body, math.nan if mean is None else mean)
+    return {trial_id: curve for trial_id, curve in found.items() if len(curve)}
+
+
+def _rows(
+    conn: sa.Connection, trial_ids: Sequence[int], group: str, *which: sa.ColumnElement[bool]
+) -> Iterator[tuple[sa.Row[Any], dict[str, Any]]]:
+    """Yield visible reports of trials with their metrics, by trial and in order of steps."""
+    columns = [metrics.c[name] for name in ("trial_id", "steps", "report_time", "body")]
+    query = sa.select(*columns).where(
+        metrics.c.trial_id.in_(list(trial_ids)),
+        metrics.c.metric_group == group,
+        metrics.c.archived == sa.false(),
+        metrics.c.steps >= 0,
+        *which,
+    )
+    if not trial_ids:
+        return
+    ordered = query.order_by(metrics.c.trial_id, metrics.c.steps)
+    with conn.execute(ordered.execution_options(yield_per=PAGE)) as result:
+        for row in result:
+            yield row, values.load(row.body)
+
+
+def _extend(curve: LearningCurve, row: sa.Row[Any], body: dict[str, Any], value: float) -> None:
+    curve.steps.append(row.steps)
+    curve.epochs.append(real(body.get("epochs", body.get("epoch"))))
+    curve.time.append(row.report_time)
+    curve.value.append(value)
 
 
 def points(
