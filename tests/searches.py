@@ -25,6 +25,7 @@ from determined.experiment.search.base import (
     to_json,
 )
 from determined.experiment.search.searcher import Searcher
+from tests.history import History
 
 LR = {"lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1}}
 
@@ -142,6 +143,33 @@ class Player:
                     break
             self.exits(request_id)
         return ended
+
+
+def recorded(
+    history: History,
+    section: dict[str, Any],
+    declared: dict[str, Any],
+    loss: Callable[[dict[str, Any], int], float],
+    times: Iterable[int],
+    *,
+    name: str = "a search",
+    seed: int = 0,
+) -> int:
+    """Play a search, record it in a store as a controller would, and return the id of the experiment."""
+    player = Player(section, space(declared), seed).start()
+
+    def measure(number: int, time: int) -> float:
+        return loss(player.trials[number - 1].hparams, time)
+
+    moments = list(times)
+    ended = player.one_by_one(measure, moments)
+    config = {"searcher": section, "hyperparameters": declared}
+    experiment = history.experiment(name, config=config, unmanaged=False, metric=section["metric"])
+    for number, trial in enumerate(player.trials, 1):
+        reached = [time for time in moments if time <= ended[trial.request_id]]
+        values = {time: {"loss": measure(number, time), "epochs": time / 100} for time in reached}
+        history.trial(experiment, hparams=trial.hparams, validation=values)
+    return experiment
 
 
 def shape(actions: Iterable[Action]) -> list[str]:

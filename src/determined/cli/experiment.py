@@ -34,6 +34,7 @@ LATE = {
     "set": Late(f"{EDIT}:set_group", "Change name, description, notes or what is kept."),
     "label": Late(f"{EDIT}:label", "Add and remove labels."),
     "move": Late(f"{EDIT}:move", "Move an experiment to another project."),
+    "plot": Late("determined.cli.plot.experiment_plot:plot", "Draw a search: curves, hyperparameters, importance."),
     "validate": Late("determined.cli.config_file:validate", "Check an experiment file."),
     "schema": Late("determined.cli.config_file:schema", "The JSON Schema of experiment files."),
 }

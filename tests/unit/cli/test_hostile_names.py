@@ -37,7 +37,7 @@ LISTED = [
     "e describe 1 --metrics {form}", "e config 1", "e lt 1 {form}", "e lc 1 {form}", "t ls {form}",
     "t describe 1 {form}", "t describe 1 --metrics {form}", "t describe 1 --metrics-summary {form}",
     "t metrics 1 {form}",
-    "t plot 1 2 -m {metric}", "c ls {form}", "c describe {uuid} {form}", "c verify {uuid}",
+    "t plot 1 2 -m {metric}", "e plot 1 -m {metric}", "c ls {form}", "c describe {uuid} {form}", "c verify {uuid}",
     "compare 1 2 {form}", "compare 1 2 --all {form}", "m ls {form}", "m describe {model} {json}", "m lv {model} {form}",
     "w ls {form}", "w lp {workspace} {form}", "p ls {workspace} {form}", "p le {workspace} {project} {form}",
     "store info {form}", "store check", "tb ls {form}", "version",
@@ -46,7 +46,7 @@ WRONG = [
     "m describe {hostile}", "w lp {hostile}", "p ls {hostile}", "t metrics 1 -m {hostile}", "t plot 1 -m {hostile}",
     "e ls -a -m {hostile}", "c describe {hostile}", "t download 1 --uuid {hostile}", "{hostile}", "e {hostile}",
     "e ls --state {hostile}", "e describe {hostile}", "t plot 1 -o {hostile}", "e download 1 --sort-by {hostile}",
-    "preview-search {hostile}", "e validate {hostile}", "e label remove 1 {hostile}",
+    "e plot 1 -m {hostile}", "e plot 1 -m {metric} --hparam {hostile}", "preview-search {hostile}", "e validate {hostile}", "e label remove 1 {hostile}",
 ]  # fmt: skip
 LOGS = ["t logs 1", "e logs 1", "t logs 1 --tail 1", "t logs 1 --json"]
 # These change something or start something; what they say is made of the same parts.

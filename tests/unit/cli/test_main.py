@@ -141,6 +141,7 @@ def test_completion_offers_nouns_without_importing_them() -> None:
         ("det t metrics 1 -g t", ["training"]),
         ("det e download 2 --sort-by ", ["f1"]),
         ("det t plot 99 -m ", []),
+        ("det e plot 2 -m ", ["f1", "validation.f1"]),
     ],
 )
 def test_completion_offers_the_metrics_of_what_was_typed(typed: str, offered: list[str], history: History) -> None:

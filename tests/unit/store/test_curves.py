@@ -151,6 +151,33 @@ def test_a_chart_of_many_trials(sqlite_store: Store) -> None:
     assert all(50 <= len(curve) <= 200 for curve in found.values())
 
 
+def test_learning_curves_of_many_trials(store: Store) -> None:
+    """5.3: a metric of many trials over steps, epochs and time; short curves exactly, long ones in buckets."""
+    with store.write() as conn:
+        experiment = experiments.create(conn, name="e", config={}, owner="ada")
+        runs = [attempts.begin(conn, trials.create(conn, experiment, hparams={})) for _ in range(4)]
+        short = [MetricReport("validation", {"loss": 1 / n, "epochs": n / 2}, n) for n in (1, 2, 4)]
+        odd = [MetricReport("validation", {"loss": v}, n) for n, v in ((1, 1.0), (2, math.nan), (3, "x"), (4, 0.5))]
+        long = [MetricReport("validation", {"loss": float(n), "epochs": float(n)}, n) for n in range(1, 1001)]
+        for attempt, reports in zip(runs, (short, odd, long, []), strict=True):
+            metric_reports.append(conn, attempt, reports)
+    ids = [attempt.trial_id for attempt in runs]
+    with store.read() as conn:
+        found = curves.learning_curves(conn, ids, "validation", "loss", buckets=50)
+    assert list(found) == ids[:3]
+    assert (found[ids[0]].steps, found[ids[0]].epochs) == ([1, 2, 4], [0.5, 1.0, 2.0])
+    assert found[ids[0]].value == [1.0, 0.5, 0.25]
+    assert found[ids[0]].time == [report.time for report in short]
+    assert found[ids[1]].steps == [1, 2, 4]
+    assert math.isnan(found[ids[1]].value[1])
+    assert found[ids[1]].epochs == [None, None, None]
+    rough = found[ids[2]]
+    assert 12 <= len(rough) <= 50
+    assert rough.steps[-1] == 1000
+    assert rough.epochs == [float(step) for step in rough.steps]
+    assert all(value <= step for value, step in zip(rough.value, rough.steps, strict=True))
+
+
 class TestWindows:
     """Reports say how many batches they are averages of; pictures and summaries weigh them by it."""
 

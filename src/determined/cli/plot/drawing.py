@@ -79,7 +79,7 @@ def small_panels(figures: Sequence[Figure], left: float, top: float, width: floa
         inner = share - SMALL_LEFT - SMALL_RIGHT
         panel = Panel.of(figure, x + SMALL_LEFT, y + SMALL_TOP, inner, SMALL_HEIGHT)
         shapes.append(Words((panel.left, y + 22), clipped(figure.title, inner, 13), 13, is_bold=True))
-        shapes += _axes(panel, 4, max(3, int(inner / 90)))
+        shapes += _axes(panel, 6, max(3, int(inner / 50)))
         shapes += _contents(panel)
     return shapes, tall * -(-len(figures) // across)
 
@@ -143,11 +143,19 @@ def _dots(panel: Panel, curve: Curve) -> Iterator[Dot]:
 
 
 def _legend(panel: Panel) -> Iterator[Shape]:
+    """Yield a line per curve; the parts of its note, three spaces apart, stand below each other."""
     y = panel.bottom + BOTTOM + 8.0
-    longest = max((len(curve.label) for curve in panel.figure.curves), default=0)
-    notes = LEFT + 64 + longest * LETTER * 13
-    for curve in panel.figure.curves:
+    labels = [curve.label for curve in panel.figure.curves]
+    parts = [curve.note.split("   ") if curve.note else [] for curve in panel.figure.curves]
+    broad = [max(len(part[i]) for part in parts if i < len(part)) for i in range(max(map(len, parts), default=0))]
+    first = LEFT + 64 + max(map(len, labels), default=0) * LETTER * 13
+    for curve, own in zip(panel.figure.curves, parts, strict=True):
         yield Line([(LEFT, y - 4), (LEFT + 28, y - 4)], curve.rgb, 3, curve.is_dashed, opacity=curve.opacity)
         yield Words((LEFT + 40, y), curve.label, 13, is_bold=True)
-        yield Words((notes, y), clipped(curve.note, WIDTH - notes - RIGHT, 13), 13, colour=SOFT)
+        x = first
+        for i, (text, letters) in enumerate(zip(own, broad, strict=False)):
+            wide = letters * LETTER * 13
+            if i == 0 or x + wide <= WIDTH - RIGHT:  # a column that does not fit is left out
+                yield Words((x, y), clipped(text, WIDTH - RIGHT - x, 13), 13, colour=SOFT)
+            x += wide + 18
         y += LEGEND_LINE

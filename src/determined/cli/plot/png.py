@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from determined._wording import visible
 from determined.cli.plot.shapes import PAPER, Area, Dot, Drawing, Line, Point, Words, mixed, rgb
 from determined.errors import MissingPackage
 
@@ -61,9 +62,9 @@ def _paint_words(brush: Any, words: Words) -> None:
 
     font = ImageFont.load_default(words.size * SHARPNESS)
     anchor = {"start": "ls", "middle": "ms", "end": "rs"}[words.anchor]
-    x, y = words.at[0] * SHARPNESS, words.at[1] * SHARPNESS
-    for shift in (0, 0.7) if words.is_bold else (0,):  # the one font that comes with Pillow has no bold
-        brush.text((x + shift, y), words.text, fill=words.colour, font=font, anchor=anchor)
+    x, y = round(words.at[0] * SHARPNESS), words.at[1] * SHARPNESS
+    for shift in (0, 1) if words.is_bold else (0,):  # the one font that comes with Pillow has no bold
+        brush.text((x + shift, y), visible(words.text), fill=words.colour, font=font, anchor=anchor)
 
 
 def _dashes(points: Sequence[Point]) -> Iterator[list[Point]]:

@@ -53,6 +53,12 @@ class Axis:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
+    def value(self, place: float) -> float:
+        """Return the value that lies at a place: the other way round."""
+        if self.is_log:
+            return self.low * math.pow(self.high / self.low, place)
+        return self.low + (self.high - self.low) * place
+
     def holds(self, value: float) -> bool:
         """Return whether the value can be drawn at all."""
         return math.isfinite(value) and (not self.is_log or value > 0)

@@ -18,8 +18,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 BEST = COLOURS[1]
 LETTER = 0.56  # of the size of a text: about how wide a letter is
 LEVELS = 16  # steps from the worst to the best colour
-# ColorBrewer's YlGnBu without its palest end: one direction from light to dark, whatever colours an eye can see.
-_ANCHORS = ("#e2eebf", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#14205f")
+# ColorBrewer's YlGnBu with a stronger pale end: one direction from light to dark, whatever colours an eye can see.
+_ANCHORS = ("#d3e6a6", "#b0dcae", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#14205f")
 
 Point = tuple[float, float]
 
@@ -50,6 +50,7 @@ RAMP = tuple(_between(_ANCHORS, i / (LEVELS - 1)) for i in range(LEVELS))
 """Colours from the worst value to the best; the best stands out most from the paper."""
 ON_RAMP = ("#14181e", "#fefefe")  # words on the pale and on the dark half of it
 
+_DARK_RAMP = [mixed(colour, "#ffffff", 0.25 * (1 - i / LEVELS)) for i, colour in enumerate(reversed(RAMP))]
 DARK = {
     PAPER: "#0e1116",
     SURFACE: "#1b212a",
@@ -58,7 +59,7 @@ DARK = {
     GRID: "#2a313c",
     ALARM: "#f0716b",
     **{colour: mixed(colour, "#ffffff", 0.15) for colour in COLOURS},
-    **dict(zip(RAMP, reversed(RAMP), strict=True)),
+    **dict(zip(RAMP, _DARK_RAMP, strict=True)),
     **dict(zip(ON_RAMP, reversed(ON_RAMP), strict=True)),
 }
 

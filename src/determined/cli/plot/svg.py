@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
+from determined._wording import visible
 from determined.cli.plot.shapes import DARK, PAPER, Area, Dot, Drawing, Line, Point, Shape, Words
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -63,7 +64,7 @@ def _line(line: Line) -> str:
 
 
 def _titled(start: str, name: str, title: str) -> str:
-    return f"{start}><title>{escape(title)}</title></{name}>" if title else f"{start}/>"
+    return f"{start}><title>{escape(visible(title))}</title></{name}>" if title else f"{start}/>"
 
 
 def _words(words: Words) -> str:
@@ -71,7 +72,7 @@ def _words(words: Words) -> str:
     x, y = words.at
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{words.size}" text-anchor="{words.anchor}" '
-        f'fill="{words.colour}"{weight}>{escape(words.text)}</text>'
+        f'fill="{words.colour}"{weight}>{escape(visible(words.text))}</text>'
     )
 
 

@@ -31,13 +31,13 @@ option = click.option(
 )
 
 
-def look(lines_beside: int) -> Look:
+def look(lines_beside: int, most: int | None = None) -> Look:
     """Return what the terminal can show, with so many lines around the picture; plain ASCII where there is none."""
     from determined.cli.plot.text import Look
 
     if not terminal.is_terminal():
-        return Look(PIPED_COLUMNS, PIPED_LINES, has_unicode=False)
-    lines = min(MOST_LINES, max(terminal.height() - 6 - lines_beside, 6))
+        return Look(PIPED_COLUMNS, min(PIPED_LINES, most or PIPED_LINES), has_unicode=False)
+    lines = min(MOST_LINES, most or MOST_LINES, max(terminal.height() - 6 - lines_beside, 6))
     return Look(terminal.width(), lines, terminal.has_unicode(), terminal.has_colour())
 
 

@@ -63,7 +63,7 @@ class Canvas:
         for row in range(self.lines):
             cells = [self._cell(row, column, look) for column in range(self.columns)]
             runs = itertools.groupby(cells, key=lambda cell: cell[1])
-            yield "".join(_paint("".join(c for c, _ in run), code, look) for code, run in runs).rstrip(" ")
+            yield "".join(paint("".join(c for c, _ in run), code, look) for code, run in runs).rstrip(" ")
 
     def _cell(self, row: int, column: int, look: Look) -> tuple[str, str]:
         """Return a character, and its colour."""
@@ -86,7 +86,8 @@ def draw(figure: Figure, look: Look) -> str:
         _shade_band(canvas, curve, x_axis, y_axis)
     for curve in reversed(figure.curves):  # the first one named lies on top
         _draw_line(canvas, curve, x_axis, y_axis)
-    lines = [_paint(_fit(f" {figure.title}", look.columns, look), "1", look)]
+    lines = [paint(_fit(f" {figure.title}", look.columns, look), "1", look)]
+    lines += [_fit(f" {figure.y_label}", look.columns, look)] if figure.y_label else []
     lines += _with_y_axis(list(canvas.rows(look)), y_axis, labels, margin, look)
     lines += _x_axis(figure, x_axis, columns, margin, look)
     lines += [_legend(curve, look, is_fine=_is_fine(figure, look)) for curve in figure.curves]
@@ -148,13 +149,13 @@ def _x_axis(figure: Figure, axis: Axis | Categories, columns: int, margin: int, 
             marks[round(axis.place(x) * (columns - 1))] = "✗" if look.has_unicode else "!"
     texts[len(texts) - len(figure.x_label) :] = figure.x_label
     yield " " * margin + corner + "".join(marks)
-    yield "".join(texts)
+    yield "".join(texts).rstrip()
 
 
 def _legend(curve: Curve, look: Look, *, is_fine: bool) -> str:
     sample = "━━" if is_fine else MARKS[curve.colour % len(MARKS)] * 2
     text = _fit(curve.legend(), look.columns - 4, look)
-    return f" {_paint(sample, ANSI[curve.colour % len(ANSI)], look)} {text}"
+    return f" {paint(sample, ANSI[curve.colour % len(ANSI)], look)} {text}"
 
 
 def _fit(text: str, columns: int, look: Look) -> str:
@@ -162,5 +163,6 @@ def _fit(text: str, columns: int, look: Look) -> str:
     return text if len(text) <= columns else text[: columns - len(mark)] + mark
 
 
-def _paint(text: str, code: str, look: Look) -> str:
+def paint(text: str, code: str, look: Look) -> str:
+    """Return the text in a colour, where colours are shown."""
     return f"\x1b[{code}m{text}\x1b[0m" if code and look.has_colour else text

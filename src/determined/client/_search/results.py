@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from determined.client._experiment import Experiment
     from determined.client._trial import Trial
 
+MOST_OFFERED = 12  # names in a message
 STOPPING = ("asha", "halving", "adaptive")  # in the names of searchers that stop trials early
 
 
@@ -145,7 +146,8 @@ def _chosen_metric(experiment: Experiment, wanted: str | None) -> tuple[str, str
         raise NotFound(f"Experiment {experiment.id} {what}.")
     if wanted is None:
         if experiment.searcher_metric is None:
-            raise NotFound(f"Experiment {experiment.id} names no searcher metric. Name one:{instead('', offered)[10:]}")
+            names = ", ".join(offered[:MOST_OFFERED])
+            raise NotFound(f"Experiment {experiment.id} names no searcher metric. Name one: {names}.")
         wanted = experiment.searcher_metric
     group, _, name = wanted.partition(".")
     if name and name in known.get(group, ()):
