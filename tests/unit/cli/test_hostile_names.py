@@ -46,7 +46,8 @@ WRONG = [
     "m describe {hostile}", "w lp {hostile}", "p ls {hostile}", "t metrics 1 -m {hostile}", "t plot 1 -m {hostile}",
     "e ls -a -m {hostile}", "c describe {hostile}", "t download 1 --uuid {hostile}", "{hostile}", "e {hostile}",
     "e ls --state {hostile}", "e describe {hostile}", "t plot 1 -o {hostile}", "e download 1 --sort-by {hostile}",
-    "e plot 1 -m {hostile}", "e plot 1 -m {metric} --hparam {hostile}", "preview-search {hostile}", "e validate {hostile}", "e label remove 1 {hostile}",
+    "e plot 1 -m {hostile}", "e plot 1 -m {metric} --hparam {hostile}",
+    "preview-search {hostile}", "e validate {hostile}", "e label remove 1 {hostile}",
 ]  # fmt: skip
 LOGS = ["t logs 1", "e logs 1", "t logs 1 --tail 1", "t logs 1 --json"]
 # These change something or start something; what they say is made of the same parts.
