@@ -17,8 +17,7 @@ from determined.cli.plot.shapes import COLOURS, SOFT, Dot, Drawing, Shape, Words
 
 if TYPE_CHECKING:
     from determined import client
-    from determined.client._search.results import Result
-    from determined.store.metrics.curves import LearningCurve
+    from determined.client._search.results import LearningCurve, Result
 
 BUCKETS = 400
 SINGLE = 16  # curves with a colour, or with a colour and dashes, of their own

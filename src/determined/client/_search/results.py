@@ -17,6 +17,7 @@ from determined.errors import NotFound
 if TYPE_CHECKING:
     from determined.client._experiment import Experiment
     from determined.client._trial import Trial
+    from determined.store.metrics.curves import LearningCurve as LearningCurve
 
 MOST_OFFERED = 12  # names in a message
 STOPPING = ("asha", "halving", "adaptive")  # in the names of searchers that stop trials early
@@ -129,7 +130,7 @@ def read_results(experiment: Experiment, metric: str | None, smaller_is_better: 
 
 def learning_curves(
     experiment: Experiment, trial_ids: Sequence[int], metric: str, *, buckets: int = 200
-) -> dict[int, store.metrics.curves.LearningCurve]:
+) -> dict[int, LearningCurve]:
     """Return a metric (`validation.loss`) of many trials in one read; trials that never reported it are left out."""
     group, _, name = metric.partition(".")
     with experiment._session.read() as conn:
