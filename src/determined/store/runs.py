@@ -82,16 +82,9 @@ def last_life(conn: sa.Connection, run_name: str) -> Attempt | None:
     return found
 
 
-def set_run_name(conn: sa.Connection, allocation_id: str, run_name: str) -> None:
-    """Set the run name of an attempt that a launcher has begun."""
-    one = allocations.c.allocation_id == allocation_id
-    conn.execute(allocations.update().where(one).values(run_name=run_name))
-
-
-def set_environment(conn: sa.Connection, allocation_id: str, environment: dict[str, Any]) -> None:
-    """Record the environment that the processes of an attempt run in."""
-    one = allocations.c.allocation_id == allocation_id
-    conn.execute(allocations.update().where(one).values(environment=environment))
+def update_attempt(conn: sa.Connection, allocation_id: str, **fields: Any) -> None:
+    """Set columns that a process knows of its own attempt: `run_name` or `environment`."""
+    conn.execute(allocations.update().where(allocations.c.allocation_id == allocation_id).values(fields))
 
 
 def record_use(

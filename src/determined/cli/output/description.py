@@ -69,7 +69,10 @@ def show(found: Sequence[Experiment], *, with_metrics: bool, form: str, outdir: 
     steps = [step for trial in trials for step in workloads(trial)]
     tables = [_experiments(found), _trials(trials), _workloads(steps, with_metrics=with_metrics)]
     if outdir:
-        write_files(tables, Path(outdir))
+        Path(outdir).mkdir(parents=True, exist_ok=True)
+        for name, table in zip(FILES, tables, strict=True):
+            (Path(outdir) / name).write_text(table.to_csv(), encoding="utf-8")
+            terminal.say(f"Wrote {Path(outdir) / name}")
     elif form == "json":
         show_json(dict(zip(("experiments", "trials", "workloads"), (t.records() for t in tables), strict=True)))
     else:
@@ -77,14 +80,6 @@ def show(found: Sequence[Experiment], *, with_metrics: bool, form: str, outdir: 
             if i:
                 terminal.write("\n")
             table.show(form)
-
-
-def write_files(tables: Sequence[Table], directory: Path) -> None:
-    """Write each table as a CSV file."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, table in zip(FILES, tables, strict=True):
-        (directory / name).write_text(table.to_csv(), encoding="utf-8")
-        terminal.say(f"Wrote {directory / name}")
 
 
 def _experiments(found: Sequence[Experiment]) -> Table:

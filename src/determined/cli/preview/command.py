@@ -120,6 +120,7 @@ def _simulated(
 ) -> Report:
     """Play the search that the file describes."""
     from determined.cli.preview.report import Report
+    from determined.experiment.search import methods
     from determined.experiment.simulation.play import MAX_TIME, World, simulate
 
     searcher = checked.effective()["searcher"]
@@ -136,7 +137,9 @@ def _simulated(
         max_restarts=checked.max_restarts,
         curves_seed=given["curves_seed"] or 0,
     )
-    played = simulate(searcher, checked.space, seed, world, _method(searcher, config))
+    # The user's own search method comes from the directory of the file.
+    custom = methods.load(searcher, Path(config).parent) if searcher["name"] == "custom" else None
+    played = simulate(searcher, checked.space, seed, world, custom)
     for warning in played.warnings:
         terminal.say(f"warning: {warning}")
     return Report(played, searcher, checked.space, unit, seed, world)
@@ -163,12 +166,3 @@ def _places(checked: ExperimentConfig, slots: int | None) -> int | None:
             f"resources.slots_per_trial is {each}, and there are {slots} slots, so no trial would ever start."
         )
     return slots // each
-
-
-def _method(searcher: dict[str, Any], config: str) -> Any:
-    """Import the user's own search method from the directory of the file."""
-    if searcher["name"] != "custom":
-        return None
-    from determined.experiment.search import methods
-
-    return methods.load(searcher, Path(config).parent)

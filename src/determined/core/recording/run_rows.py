@@ -136,7 +136,7 @@ def is_managed(conn: Connection, attempt: Attempt) -> bool:
 def _assigned_attempt(conn: Connection, run: Run, description: RunDescription) -> Attempt | None:
     """Return the attempt that this process was started as, if the store knows the trial: ids may be another store's."""
     if (known := _find_assigned_attempt(conn, description)) is not None:
-        runs.set_run_name(conn, known.allocation_id, run.name)
+        runs.update_attempt(conn, known.allocation_id, run_name=run.name)
         attempts.contacted(conn, known.allocation_id)
         return dataclasses.replace(known, run_name=run.name)
     trial = _assigned_trial(conn, description)
@@ -313,7 +313,7 @@ def _record(conn: Connection, description: RunDescription, recorded: RecordedRun
     elif isinstance(report, CheckpointUseReport):
         runs.record_use(conn, attempt.trial_id, report.storage_id, report.model_id, report.model_version)
     elif isinstance(report, EnvironmentReport):
-        runs.set_environment(conn, attempt.allocation_id, report.environment)
+        runs.update_attempt(conn, attempt.allocation_id, environment=report.environment)
     elif isinstance(report, RunStateReport) and report.state != "RUNNING" and not recorded.is_managed:
         attempts.check_current(conn, attempt)
         code = 1 if report.state == "ERROR" else 0

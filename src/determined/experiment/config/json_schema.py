@@ -90,7 +90,9 @@ def _about(field: Schema) -> Schema:
 
 def _nullable(field: Schema) -> Schema:
     """Return the field, or null; said so that what editors complain about is the field."""
-    field = {key: value for key, value in field.items() if key not in ("title", "default") or _is_default(key, value)}
+    default = field.get("default")
+    left_out = {"title"} if default is not None and not isinstance(default, dict) else {"title", "default"}
+    field = {key: value for key, value in field.items() if key not in left_out}  # sections have their defaults inside
     choices = [choice for choice in field.get("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1:
         field = {**{key: value for key, value in field.items() if key != "anyOf"}, **choices[0]}
@@ -99,11 +101,6 @@ def _nullable(field: Schema) -> Schema:
     if "enum" in field:
         field = {**field, "enum": [*field["enum"], None]}
     return {**field, "type": [field["type"], "null"]} if isinstance(field.get("type"), str) else field
-
-
-def _is_default(key: str, value: Any) -> bool:
-    """Return whether this default tells something: sections have theirs inside."""
-    return key == "default" and value is not None and not isinstance(value, dict)
 
 
 def _of_kind(kind: str, section: type[Section], made: Schema) -> Schema:

@@ -14,23 +14,9 @@ from determined._redact import by_shape
 
 FILE_NAME = "determined.db"
 _NETWORK_FILE_SYSTEMS = (
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "afs",
-    "ncpfs",
-    "fuse.sshfs",
-    "fuse.s3fs",
-    "fuse.gcsfuse",
-    "fuse.rclone",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "ceph",
-    "fuse.glusterfs",
-)
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "lustre", "gpfs", "beegfs", "ceph", "fuse.sshfs",
+    "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "fuse.glusterfs",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

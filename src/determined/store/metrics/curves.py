@@ -266,12 +266,8 @@ def _pieces(conn: sa.Connection, series: sa.Row[Any], level: int, low: int, high
         *here, metric_cells.c.first_steps >= (begin or 0), metric_cells.c.first_steps <= high
     )
     cells = [Cell(*row) for row in conn.execute(query.order_by(metric_cells.c.first_steps))]
-    return [cell for cell in _with_tail(cells, series, level) if cell.last_steps >= low and cell.first_steps <= high]
-
-
-def _with_tail(cells: list[Cell], series: sa.Row[Any], level: int) -> Iterator[Cell]:
-    yield from cells
-    yield from Rollup.load(series.rollup).tail(level)
+    cells += Rollup.load(series.rollup).tail(level)
+    return [cell for cell in cells if cell.last_steps >= low and cell.first_steps <= high]
 
 
 def _columns(cells: Sequence[Cell]) -> Envelope:

@@ -199,18 +199,13 @@ def remove(
 
 def _best(candidates: Iterable[Candidate], number: int, smaller_is_better: bool) -> set[str]:
     def rank(candidate: Candidate) -> tuple[Any, ...]:
-        value = candidate.metric
-        if value is None or math.isnan(value):  # NaN counts as worst possible
-            return (True, 0.0, *_validated(candidate))
-        return (False, value if smaller_is_better else -value, *_validated(candidate))
+        value = candidate.metric or 0.0
+        is_nan = math.isnan(value)  # NaN counts as worst possible
+        signed = 0.0 if is_nan else value if smaller_is_better else -value
+        return (is_nan, signed, candidate.order, candidate.steps, candidate.uuid)  # of equals the earlier validation
 
     validated = [candidate for candidate in candidates if candidate.metric is not None]
     return {candidate.uuid for candidate in sorted(validated, key=rank)[:number]}
-
-
-def _validated(candidate: Candidate) -> tuple[int, int, str]:
-    """Return the key to sort by; of equally good ones the earlier validation comes first."""
-    return (candidate.order, candidate.steps, candidate.uuid)
 
 
 def _age(candidate: Candidate) -> tuple[int, float, str]:
