@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +147,36 @@ def test_curves_over_epochs_and_time(place: Path, history: History, det: Det, tm
     assert "No trial of experiment 1 reported `epochs` with this metric. Use --x batches." in said
 
 
+def test_a_trial_that_reports_epochs_now_and_then_is_drawn(history: History, det: Det, tmp_path: Path) -> None:
+    """Points without `epochs` are left out, of the page that shows values under the mouse as well."""
+    values = {100: {"loss": 1.0, "epochs": 1.0}, 200: {"loss": 0.9}, 300: {"loss": 0.8, "epochs": 3.0}}
+    run = history.run(validation=values)
+    det("e", "plot", run.experiment_id, "--x", "epochs", "-o", tmp_path / "c.html")
+    assert '"x": [1.0, 3.0]' in (tmp_path / "c.html").read_text()
+
+
+def test_a_long_name_leaves_room_for_the_id(history: History, det: Det, tmp_path: Path) -> None:
+    """However long an experiment's name is, its id is in the title."""
+    run = history.run("name " * 100, validation={100: 1.0, 200: 0.5})
+    det("e", "plot", run.experiment_id, "-o", tmp_path / "c.svg")
+    root = ElementTree.fromstring((tmp_path / "c.svg").read_text())
+    assert texts(root)[0].endswith("… (experiment 1)")
+
+
+def test_of_many_hyperparameters_those_that_matter_are_drawn(history: History, det: Det, tmp_path: Path) -> None:
+    """A heat map has six by default: the one that the value follows from is among them, wherever its name is."""
+    chance = random.Random(0)
+    experiment = history.experiment("many", unmanaged=False)
+    for _ in range(40):
+        hparams = {name: chance.random() for name in "abcdefgz"}
+        history.trial(experiment, hparams=hparams, validation={100: hparams["z"]})
+    det("e", "plot", experiment, "--heatmap", "-o", tmp_path / "h.svg")
+    root = ElementTree.fromstring((tmp_path / "h.svg").read_text())
+    names = [text for text in texts(root) if text in set("abcdefgz")]
+    assert "z" in names
+    assert len(set(names)) == 6
+
+
 def test_parallel_has_an_axis_per_hyperparameter_and_a_line_per_trial(place: Path, tmp_path: Path) -> None:
     """8.2: one axis per non-constant hyperparameter, names with dots, and the metric last; the best is on top."""
     root = svg(place, tmp_path / "p.svg", "--parallel")
@@ -193,7 +224,7 @@ def test_scatter_has_a_dot_per_trial_in_each_panel(place: Path, tmp_path: Path) 
     assert len(titled(svg(place, tmp_path / "s.svg", "--scatter"), "circle")) == 3 * 16
     root = svg(place, tmp_path / "s.svg", "--scatter", "--hparam", "layers")
     assert len(titled(root, "circle")) == 16
-    assert "optimizer.lr, logarithmic" not in texts(root)
+    assert "optimizer.lr (log)" not in texts(root)
 
 
 def test_a_far_value_does_not_stretch_the_axis(history: History, det: Det, tmp_path: Path) -> None:

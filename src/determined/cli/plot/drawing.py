@@ -78,7 +78,7 @@ def small_panels(figures: Sequence[Figure], left: float, top: float, width: floa
         x, y = left + share * (i % across), top + tall * (i // across)
         inner = share - SMALL_LEFT - SMALL_RIGHT
         panel = Panel.of(figure, x + SMALL_LEFT, y + SMALL_TOP, inner, SMALL_HEIGHT)
-        shapes.append(Words((panel.left, y + 22), clipped(figure.title, inner, 13), 13, is_bold=True))
+        shapes.append(Words((panel.left, y + 22), clipped(figure.title[::-1], inner, 13)[::-1], 13, is_bold=True))
         shapes += _axes(panel, 6, max(3, int(inner / 50)))
         shapes += _contents(panel)
     return shapes, tall * -(-len(figures) // across)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from determined.client._search.results import SearchResults
 
 KINDS = ("curves", "parallel", "scatter", "heatmap", "importance")
-MOST = {"curves": 10, "parallel": 10, "scatter": 12, "heatmap": 6, "importance": 0}  # hyperparameters without --hparam
+MOST = {"curves": 6, "parallel": 10, "scatter": 12, "heatmap": 6, "importance": 0}  # hyperparameters without --hparam
 TERMINAL_LINES = 10  # of one scatter plot of several
 
 

@@ -96,7 +96,8 @@ def _panel(panel: Panel) -> dict[str, Any]:
 
 def _curve(panel: Panel, curve: Curve) -> dict[str, Any]:
     # Of a bundle no single value is under the mouse; the script passes over curves without places.
-    seen = [] if curve.is_bundle else [i for i, y in enumerate(curve.y) if math.isfinite(y)]
+    pairs = enumerate(zip(curve.x, curve.y, strict=True))
+    seen = [] if curve.is_bundle else [i for i, (x, y) in pairs if math.isfinite(x) and math.isfinite(y)]
     band = curve.has_band and curve.low is not None and curve.high is not None
     return {
         "label": curve.label,

@@ -71,7 +71,7 @@ def parallel_drawing(search: Search) -> Drawing:
         kind = "log" if isinstance(axis, Axis) and axis.is_log else ""
         anchor = "start" if i == 0 else "end" if is_metric else "middle"
         at = 24.0 if i == 0 else x + RIGHT - 24 if is_metric else x
-        room = gap * 0.95
+        room = gap * 0.95 if anchor == "middle" else gap * 0.5 + RIGHT - 24
         shapes.append(Words((at, TOP - 24), ending(name, room), 12, anchor, INK, is_bold=True))
         shapes += [Words((at, TOP - 10), kind, 11, anchor, SOFT)] if kind else []
     best, value = rows[0]

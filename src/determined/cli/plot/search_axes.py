@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from determined import client
     from determined.client._search.results import Hyperparameter, Result, SearchResults
 
+LONGEST_NAME = 46  # letters of an experiment's name, so that its id fits beside it
 FENCED_FROM = 8  # trials: with fewer, none is far from the others
 
 
@@ -42,7 +43,9 @@ class Search:
     @property
     def title(self) -> str:
         """What a picture of it is called."""
-        return visible(f"{self.name} (experiment {self.experiment_id})")
+        name = visible(self.name)
+        short_name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        return f"{short_name} (experiment {self.experiment_id})"
 
     def measured(self) -> list[tuple[Result, float]]:
         """Return the trials that have a value, the best first, and their values."""
@@ -101,11 +104,21 @@ def search_of(
             constant = any(name in result.hparams for result in found.results)
             why = "is the same in all trials" if constant else "is no hyperparameter"
             raise click.ClickException(f"{name!r} {why} of experiment {experiment.id}.{instead(name, known)}")
-    chosen = [known[name] for name in dict.fromkeys(picked)] if picked else list(known.values())[:most]
+    chosen = [known[name] for name in dict.fromkeys(picked)] if picked else _chosen(found, most)
     shown = [value for value in values if not log or value > 0]
     if not shown:
         raise click.ClickException(f"No value of {found.metric} is above 0, so --log cannot show it. Leave --log out.")
     return Search(experiment.id, experiment.name, found, chosen, _metric_axis(found, shown, log=log), log)
+
+
+def _chosen(found: SearchResults, most: int) -> list[Hyperparameter]:
+    """Return the hyperparameters to draw, by name; if they are too many, those that matter most."""
+    from determined.client._search.importance import importance
+
+    if len(found.hyperparameters) <= most:
+        return found.hyperparameters
+    matter = list(importance(found).shares)[:most]
+    return [each for each in found.hyperparameters if each.name in matter]
 
 
 def _metric_axis(found: SearchResults, values: Sequence[float], *, log: bool) -> Axis:

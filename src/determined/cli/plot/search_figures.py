@@ -23,7 +23,6 @@ BUCKETS = 400
 SINGLE = 16  # curves with a colour, or with a colour and dashes, of their own
 GREY, BLUE, ORANGE = 7, 0, 1
 FADED = 0.4
-MOST_HPARAMS = 6  # in a line of the legend
 LOGARITHMIC_FROM = 10  # times the least value
 TIME_UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 WIDTH, LEFT, RIGHT = 960, 24, 24
@@ -84,7 +83,7 @@ def _curve(
     x, y = places[result.trial_id], data[result.trial_id].value
     is_best = number == 0
     state = "stopped early" if result.is_stopped else "" if result.state == "COMPLETED" else result.state.lower()
-    names = [h.name for h in search.hyperparameters if h.name in result.hparams][:MOST_HPARAMS]
+    names = [each.name for each in search.hyperparameters if each.name in result.hparams]
     words = "   ".join(f"{name.rpartition('.')[2]} {text_of(result.hparams[name])}" for name in names)
     return Curve(
         ", ".join(word for word in (f"trial {result.trial_id}", "best" if is_best else "", state) if word),
@@ -143,7 +142,7 @@ def scatter_figures(search: Search) -> list[Figure]:
             for group, (label, colour, radius, opacity) in zip(groups, looks, strict=True)
             if group
         ]
-        name = f"{hyperparameter.name}{', logarithmic' * hyperparameter.is_log}"
+        name = f"{hyperparameter.name}{' (log)' * hyperparameter.is_log}"
         made.append(Figure(name, curves, "", x_scale=axis, y_scale=search.metric_axis, log_y=search.is_log))
     return made
 
