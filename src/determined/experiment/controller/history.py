@@ -6,6 +6,7 @@ it. A snapshot grows with the search and an event does not, so a snapshot is sto
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from determined import errors
@@ -53,6 +54,20 @@ def restore(conn: sa.Connection, experiment_id: int, custom: SearchMethod | None
     return _handled(engine, conn, experiment_id, after_id=snapshot["event_id"])
 
 
+def fresh(conn: sa.Connection, experiment_id: int, custom: SearchMethod | None = None) -> Engine:
+    """Return a new engine of an experiment that has handled nothing yet. See `handled` for what to hand it.
+
+    Raises:
+        Refused: The experiment was not started by a controller.
+    """
+    row = experiments.get(conn, experiment_id, deleted=True)
+    if row.unmanaged:
+        raise errors.Refused(
+            f"Experiment {experiment_id} was not started by a controller, so there are no events of it to replay."
+        )
+    return _engine(row, custom)
+
+
 def replay(conn: sa.Connection, experiment_id: int, custom: SearchMethod | None = None) -> Engine:
     """Return a new engine that has handled all events of the experiment from the first on.
 
@@ -61,12 +76,13 @@ def replay(conn: sa.Connection, experiment_id: int, custom: SearchMethod | None 
         with store.read() as conn:
             assert replay(conn, 7).state is restore(conn, 7).state
     """
-    row = experiments.get(conn, experiment_id, deleted=True)
-    if row.unmanaged:
-        raise errors.Refused(
-            f"Experiment {experiment_id} was not started by a controller, so there are no events of it to replay."
-        )
-    return _handled(_engine(row, custom), conn, experiment_id)
+    return _handled(fresh(conn, experiment_id, custom), conn, experiment_id)
+
+
+def handled(conn: sa.Connection, experiment_id: int, after_id: int = 0) -> Iterator[tuple[int, engine_events.Event]]:
+    """Yield the events that the engine of an experiment has handled, each with its id; only those after `after_id`."""
+    for row in events.of_experiment(conn, experiment_id, after_id=after_id, kinds=(KIND,)):
+        yield row.id, engine_events.from_json(row.body)
 
 
 def take_snapshot(conn: sa.Connection, experiment_id: int, engine: Engine, event_id: int) -> None:
@@ -76,8 +92,8 @@ def take_snapshot(conn: sa.Connection, experiment_id: int, engine: Engine, event
 
 
 def _handled(engine: Engine, conn: sa.Connection, experiment_id: int, after_id: int = 0) -> Engine:
-    for row in events.of_experiment(conn, experiment_id, after_id=after_id, kinds=(KIND,)):
-        engine.handle(engine_events.from_json(row.body))
+    for _, event in handled(conn, experiment_id, after_id):
+        engine.handle(event)
     return engine
 
 

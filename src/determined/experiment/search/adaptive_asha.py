@@ -32,6 +32,10 @@ class AdaptiveAsha(SearchMethod):
         self.brackets = [_halving(searcher, bracket) for bracket in brackets(searcher)]
         self._bracket_of: dict[str, int] = {}  # of trials that have not exited
 
+    def bracket_of(self, request_id: str) -> int | None:
+        """Return the bracket that made a trial; None once the trial has exited."""
+        return self._bracket_of.get(request_id)
+
     def initial_trials(self, ctx: SearchContext) -> list[Action]:
         return [
             action

@@ -38,9 +38,10 @@ class Rung:
         rung.insert(1.2)  # 1
     """
 
-    def __init__(self, values: list[float] | None = None, worst: int = 0) -> None:
+    def __init__(self, values: list[float] | None = None, worst: int = 0, passed: int = 0) -> None:
         self.values = values or []
         self.worst = worst
+        self.passed = passed  # how many trials went on from here
 
     def __len__(self) -> int:
         return len(self.values) + self.worst
@@ -62,11 +63,11 @@ class Rung:
             del self.values[bisect.bisect_left(self.values, value)]
 
     def snapshot(self) -> dict[str, Any]:
-        return {"values": [spell(value) for value in self.values], "worst": self.worst}
+        return {"values": [spell(value) for value in self.values], "worst": self.worst, "passed": self.passed}
 
     @classmethod
     def restore(cls, state: Mapping[str, Any]) -> Rung:
-        return cls([float(value) for value in state["values"]], state["worst"])
+        return cls([float(value) for value in state["values"]], state["worst"], state.get("passed", 0))
 
 
 class HalvingMethod(SearchMethod):
@@ -81,6 +82,10 @@ class HalvingMethod(SearchMethod):
     @abstractmethod
     def arrived(self) -> int:
         """Return how many values the first rung has."""
+
+    @abstractmethod
+    def judged(self, request_id: str) -> int | None:
+        """Return at how many rungs a trial was judged; None once it has exited."""
 
     def may_create(self) -> bool:
         """Return whether the budget has another trial; those with unusable hyperparameters do not count."""
@@ -120,6 +125,10 @@ class StoppingHalving(HalvingMethod):
     def arrived(self) -> int:
         return len(self.rungs[0])
 
+    def judged(self, request_id: str) -> int | None:
+        trial = self._trials.get(request_id)
+        return None if trial is None else len(trial.values)
+
     def initial_trials(self, ctx: SearchContext) -> list[Action]:
         return [self.create(ctx) for _ in range(self.settings.first_trials)]
 
@@ -144,6 +153,8 @@ class StoppingHalving(HalvingMethod):
             self.invalid += 1
             for rung, value in zip(self.rungs, trial.values, strict=False):
                 rung.remove(value)
+            for rung in self.rungs[: trial.rung]:
+                rung.passed -= 1
             trial.values.clear()
         elif not trial.is_out:
             self.rungs[trial.rung].insert(None)
@@ -188,6 +199,7 @@ class StoppingHalving(HalvingMethod):
             trial.values.append(value)
             if r == last or position >= max(keep_count(len(self.rungs[r]), self.settings.divisor), 1):
                 return True
+            self.rungs[r].passed += 1
         raise AssertionError("the last rung stops every trial")
 
     def _replace(self, ctx: SearchContext, trial: _Climber) -> list[Action]:

@@ -86,6 +86,14 @@ class PromotingHalving(HalvingMethod):
     def arrived(self) -> int:
         return len(self.rungs[0])
 
+    def judged(self, request_id: str) -> int | None:
+        trial = self._trials.get(request_id)
+        return None if trial is None else len(trial.places)
+
+    def waiting(self, rung: int) -> int:
+        """Return how many trials wait at a rung."""
+        return sum(trial.is_waiting and trial.rung == rung for trial in self._trials.values())
+
     def initial_trials(self, ctx: SearchContext) -> list[Action]:
         return self._fill(ctx)
 
