@@ -23,6 +23,11 @@ LATE = {
     "create": Late(f"{SUBMISSION}.create:create", "Submit an experiment: check it, copy its code, run it."),
     "fork": Late(f"{SUBMISSION}.again:fork", "Submit the code of an experiment again, with changes."),
     "continue": Late(f"{SUBMISSION}.again:continue_experiment", "Let an experiment that has ended go on."),
+    "watch": Late("determined.cli.running.watch:watch", "Follow an experiment in a live table."),
+    "best": Late("determined.cli.running.results:best", "The best trial, and its checkpoint."),
+    "metrics": Late("determined.cli.running.results:metrics", "The metrics of each trial."),
+    "rungs": Late("determined.cli.running.results:rungs", "What an ASHA search decided at each rung."),
+    "verify": Late("determined.cli.running.results:verify", "Compare the stored events with what came of them."),
     "activate": Late(f"{EDIT}:activate", "Let experiments run."),
     "pause": Late(f"{EDIT}:pause", "Have trials checkpoint and wait."),
     "cancel": Late(f"{EDIT}:cancel", "Have trials checkpoint and end."),
@@ -105,13 +110,27 @@ def config(experiment_id: int) -> None:
 
 @experiment.verb("logs")
 @options.experiment_id
+@click.option("-t", "--trial", "trial_id", type=int, metavar="ID", help="Of this trial instead of the first.",
+              shell_complete=options.trial_ids)  # fmt: skip
 @options.log_filters
-def logs(experiment_id: int, **filters: Any) -> None:
-    """Print the log of the experiment's first trial."""
-    found = connect().get_experiment(experiment_id).list_trials(limit=1)
-    if not found:
-        raise click.ClickException(f"Experiment {experiment_id} has no trial yet.")
-    show_logs(found[0], **filters)
+def logs(experiment_id: int, trial_id: int | None, **filters: Any) -> None:
+    """Print the log of the experiment's first trial, or of another. -f also waits for a trial to be there."""
+    client = connect()
+    chosen = client.get_experiment(experiment_id)
+    if trial_id is not None:
+        found = client.get_trial(trial_id)
+        if found.experiment_id != experiment_id:
+            raise click.ClickException(
+                f"Trial {trial_id} is one of experiment {found.experiment_id}, not {experiment_id}. "
+                f"Read its log with: det trial logs {trial_id}"
+            )
+    elif filters["follow"]:
+        found = chosen.await_first_trial()
+    elif first := chosen.list_trials(limit=1):
+        found = first[0]
+    else:
+        raise click.ClickException(f"Experiment {experiment_id} has no trial yet. Wait for it with -f.")
+    show_logs(found, **filters)
 
 
 @experiment.verb("list-trials", "lt")

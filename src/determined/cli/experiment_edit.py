@@ -13,6 +13,7 @@ from determined.cli.groups import HELP_NAMES, Group
 from determined.cli.output import lists
 from determined.cli.output.terminal import ask, say
 from determined.cli.output.values import size
+from determined.cli.running import job
 
 experiments = click.argument("ids", metavar="ID[,ID]...", type=options.Ids(), nargs=-1, required=True,
                              shell_complete=options.experiment_ids)  # fmt: skip
@@ -36,10 +37,10 @@ def _action(name: str, done: str, about: str) -> click.Command:
     return act
 
 
-activate = _action("activate", "Activated", "Let experiments run. Needs a controller.")
-pause = _action("pause", "Paused", "Have trials checkpoint and wait. Needs a controller.")
-cancel = _action("cancel", "Canceled", "Have trials checkpoint and end. Needs a controller.")
-kill = _action("kill", "Killed", "End trials now. Needs a controller.")
+activate = _action("activate", "Activated", "Let experiments run.")
+pause = _action("pause", "Paused", "Have trials checkpoint and wait.")
+cancel = _action("cancel", "Canceled", "Have trials checkpoint and end.")
+kill = _action("kill", "Killed", "End trials now.")
 archive = _action("archive", "Archived", "Hide experiments from lists; `list -a` still shows them.")
 unarchive = _action("unarchive", "Unarchived", "Show archived experiments in lists again.")
 
@@ -110,6 +111,30 @@ def set_notes(experiment_id: int, text: str | None) -> None:
         notes = text if text is not None else standard_input.read()
     connect().get_experiment(experiment_id).set_notes(notes)
     say(f"Set the notes of experiment {experiment_id}")
+
+
+@set_group.verb("priority")
+@options.experiment_id
+@click.argument("priority", type=click.IntRange(1, 99))
+def set_priority(experiment_id: int, priority: int) -> None:
+    """Change who gets slots first: 1 (first) to 99."""
+    job.change(connect().get_experiment(experiment_id), "priority", priority)
+
+
+@set_group.verb("weight")
+@options.experiment_id
+@click.argument("weight", type=click.FloatRange(min=0, min_open=True))
+def set_weight(experiment_id: int, weight: float) -> None:
+    """Change its share, for schedulers that share. On one machine, priority and order of submission decide."""
+    job.change(connect().get_experiment(experiment_id), "weight", weight)
+
+
+@set_group.verb("max-slots")
+@options.experiment_id
+@click.argument("max_slots", metavar="N|null", type=job.Limit())
+def set_max_slots(experiment_id: int, max_slots: int | str) -> None:
+    """Change how many slots it may use at once; null is no limit. Trials that run are left alone."""
+    job.change(connect().get_experiment(experiment_id), "max_slots", max_slots)
 
 
 @set_group.verb("gc-policy")

@@ -26,6 +26,9 @@ NOUNS = {
     "compare": Late("determined.cli.compare:compare", "What differs between runs, and which was best."),
     "model": Late("determined.cli.model:model", "The model registry: names for checkpoints.", ("m",)),
     "tensorboard": Late("determined.cli.tensorboard.command:tensorboard", "TensorBoard on runs.", ("tb",)),
+    "job": Late("determined.cli.running.job:job", "The queue: who runs, who waits, priorities.", ("j",)),
+    "slot": Late("determined.cli.running.slot:slot", "The devices that trials are given.", ("s",)),
+    "controller": Late("determined.cli.running.controller:controller", "The process that drives experiments."),
     "workspace": Late("determined.cli.workspace:workspace", "Rooms for projects.", ("w",)),
     "project": Late("determined.cli.workspace:project", "Folders for experiments.", ("p",)),
     "preview-search": Late(

@@ -190,7 +190,7 @@ def download(trial_id: int, output_dir: str | None, quiet: bool, **which: Any) -
 @trial.verb("kill")
 @options.trial_id
 def kill(trial_id: int) -> None:
-    """Stop a trial now, without a last checkpoint. Needs a controller."""
+    """End a trial now, without a last checkpoint. The other trials of its experiment go on."""
     connect().get_trial(trial_id).kill()
     terminal.say(f"Killed trial {trial_id}")
 

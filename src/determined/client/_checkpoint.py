@@ -93,6 +93,16 @@ class Checkpoint(Stored):
             )
         return self._training
 
+    @property
+    def location(self) -> str:
+        """Where its files are: a directory, or a URL of a bucket.
+
+        Example::
+
+            print(experiment.top_checkpoint().location)
+        """
+        return f"{self._open_storage().url.rstrip('/')}/{self.uuid}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data.
 

@@ -250,6 +250,22 @@ def best(trials: Iterable[Trial]) -> Trial | None:
     return choose(having, key=lambda pair: pair[0])[1]
 
 
+def best_of(
+    experiment: Experiment, metric: str | None = None, smaller_is_better: bool | None = None
+) -> tuple[Trial, float] | None:
+    """Return the best trial of an experiment, and its value. See `Experiment.best_trial`."""
+    if metric is None or (metric == experiment.searcher_metric and smaller_is_better is None):
+        found = [trial for trial in experiment.best_trials(1) if trial.best_metric is not None]
+        return (found[0], found[0].best_metric or 0.0) if found else None
+    figure, choose = ("min", min) if smaller_is_better in (None, True) else ("max", max)
+    valued = []
+    for trial in experiment.iter_trials():
+        value = (summary(trial, "validation", metric) or summary(trial, *_parts(metric))).get(figure)
+        if isinstance(value, (int, float)) and not math.isnan(value):
+            valued.append((trial, float(value)))
+    return choose(valued, key=lambda pair: pair[1]) if valued else None
+
+
 def summary(trial: Trial, group: str, name: str) -> dict[str, Any]:
     """Return count, last, min, max and mean of one metric of a trial; empty if it never reported it."""
     found: dict[str, Any] = trial.summary_metrics.get(SUMMARIES.get(group, group), {}).get(name, {})

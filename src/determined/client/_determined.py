@@ -21,8 +21,10 @@ from determined.client._session import Session, place_of
 from determined.client._store import StoreCommands
 from determined.client._trial import Trial
 from determined.client._workspace import Workspace
+from determined.client.following.controller import ControllerCommands
 
 if TYPE_CHECKING:
+    from determined.client.following.queue import Job, Slot
     from determined.experiment.submission.submit import SubmitRequest
 
 logger = logging.getLogger("determined.client")
@@ -93,6 +95,38 @@ class Determined:
             client.connect().store.check()
         """
         return StoreCommands(self._session)
+
+    @property
+    def controller(self) -> ControllerCommands:
+        """The process that drives experiments: whether it is alive, start and stop.
+
+        Example::
+
+            client.connect().controller.status().is_alive
+        """
+        return ControllerCommands(self._session)
+
+    def list_jobs(self) -> Listing[Job]:
+        """Return the experiments that run or wait, in the order in which they get slots.
+
+        Example::
+
+            [(job.id, job.ahead, job.slots_used) for job in client.connect().list_jobs()]
+        """
+        from determined.client.following import queue
+
+        return Listing(queue.jobs(self._session))
+
+    def list_slots(self) -> Listing[Slot]:
+        """Return the slots of this machine, and the trial that holds each.
+
+        Example::
+
+            [slot.id for slot in client.connect().list_slots() if slot.trial_id is None]
+        """
+        from determined.client.following import queue
+
+        return Listing(queue.slots(self._session))
 
     # Experiments, trials, checkpoints.
 

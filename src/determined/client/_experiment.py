@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import datetime
-import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined import store
-from determined.client import _actions, _enums, _files
+from determined.client import _actions, _compare, _enums, _files
 from determined.client._checkpoint import Checkpoint, all_checkpoints, find_checkpoints, none_is_best, validated
 from determined.client._enums import CheckpointSortBy, ExperimentState, OrderBy, TrialSortBy
 from determined.client._listing import Listing, frame
 from determined.client._session import Session
 from determined.client._trial import Trial
+from determined.client.following import waiting
 
 if TYPE_CHECKING:
     import pandas
 
     from determined.client._search.importance import Importance
     from determined.client._search.results import SearchResults
+    from determined.client.following.progress import Follower
+    from determined.client.following.replay import Verification
+    from determined.experiment.search.rung_table import RungRow
+
 
 PAGE = 500
 BULKY = frozenset({"config", "original_config", "searcher_snapshot", "warnings"})
-NOTE_SECONDS = 60.0
 
 
 class Experiment:
@@ -171,6 +173,21 @@ class Experiment:
         order = OrderBy.ASC if self.smaller_is_better else OrderBy.DESC
         return Listing(self.iter_trials(TrialSortBy.BEST_VALIDATION_METRIC, order, limit))
 
+    def best_trial(
+        self, metric: str | None = None, smaller_is_better: bool | None = None
+    ) -> tuple[Trial, float] | None:
+        """Return its best trial and the best value of that; None if no trial has one.
+
+        Args:
+            metric: Another metric than it searches by: `loss` of validation, or `training.loss`.
+            smaller_is_better: Whether smaller values of `metric` are better; True by default.
+
+        Example::
+
+            trial, loss = experiment.best_trial()
+        """
+        return _compare.best_of(self, metric, smaller_is_better)
+
     def trial_counts(self) -> dict[str, int]:
         """Return how many of its trials are in each state.
 
@@ -232,6 +249,40 @@ class Experiment:
         """
         with self._session.read() as conn:
             return store.events.of_experiment(conn, self.id)
+
+    def follower(self) -> Follower:
+        """Return what looks at it again and again with little work, for a live view.
+
+        Example::
+
+            view = experiment.follower().read()
+            print(view.state, view.counts())
+        """
+        from determined.client.following.progress import Follower
+
+        return Follower(self._session, self.id)
+
+    def rungs(self) -> Listing[RungRow]:
+        """Return the rungs of an ASHA search: who arrived, went on and ended there; empty for other searches.
+
+        Example::
+
+            experiment.rungs().to_pandas()
+        """
+        from determined.client.following import replay
+
+        return Listing(replay.rungs(self._session, self.id))
+
+    def verify(self) -> Verification:
+        """Replay its events through a fresh search, and compare what comes out with what is stored.
+
+        Example::
+
+            assert experiment.verify().differences == []
+        """
+        from determined.client.following import replay
+
+        return replay.verify(self._session, self.id)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return one row per trial: its hyperparameters (`hparams.lr`), its state and its best and latest metric.
@@ -380,25 +431,7 @@ class Experiment:
 
             assert experiment.wait() == client.ExperimentState.COMPLETED
         """
-        noted = time.monotonic()
-        while True:
-            self.reload()
-            if self.state is ExperimentState.PAUSED and not self._is_requested():
-                first = "Start its script again" if self.unmanaged else "Activate it"
-                raise ValueError(f"Experiment {self.id} is paused, so waiting for it may never end. {first} first.")
-            if self.state.is_terminal:
-                return self.state
-            if time.monotonic() - noted >= NOTE_SECONDS:
-                noted = time.monotonic()
-                sys.stderr.write(f"Waiting for experiment {self.id} ({self.state}) ...\n")
-            time.sleep(interval)
-
-    def _is_requested(self) -> bool:
-        """Return whether something was asked of it that the controller has not done yet, such as activating it."""
-        from determined.store.control import pending
-
-        with self._session.read() as conn:
-            return bool(pending.read(conn, 1, experiment_id=self.id))
+        return waiting.wait(self._session, self, interval)
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
         """Wait until it has a trial, and return that.
@@ -411,30 +444,24 @@ class Experiment:
             for line in experiment.await_first_trial().iter_logs(follow=True):
                 print(line)
         """
-        while True:
-            self.reload()  # before looking: a trial that is made before the end is there at the end
-            if found := self.list_trials(limit=1):
-                return found[0]
-            if self.state.is_terminal:
-                raise RuntimeError(f"Experiment {self.id} ended ({self.state}) before it had a trial.")
-            time.sleep(interval)
+        return waiting.await_first_trial(self, interval)
 
     # Asking something of it.
 
     def activate(self) -> None:
-        """Let it run. Needs a controller."""
+        """Let it run, or run on. A controller is started if none is alive."""
         self._act("activate")
 
     def pause(self) -> None:
-        """Have its trials checkpoint and wait. Needs a controller."""
+        """Have its trials checkpoint at their next safe point, and wait until `activate()`."""
         self._act("pause")
 
     def cancel(self) -> None:
-        """Have its trials checkpoint and end. Needs a controller; a run of your own ends with `Trial.stop()`."""
+        """Have its trials checkpoint and end. A run of `python train.py` has no controller: use `Trial.stop()`."""
         self._act("cancel")
 
     def kill(self) -> None:
-        """End its trials now. Needs a controller."""
+        """End its trials now, without a last checkpoint."""
         self._act("kill")
 
     def _act(self, action: str) -> None:
@@ -516,6 +543,18 @@ class Experiment:
 
     def _change(self, *, labels: Any = None, **fields: Any) -> None:
         _actions.change(self._session, self.id, labels=labels, **fields)
+        self.reload()
+
+    def set_resources(self, **changes: float | None) -> None:
+        """Change its `priority`, `weight` or `max_slots` (None is no limit) in the queue, as long as it has not ended.
+
+        Example::
+
+            experiment.set_resources(priority=10, max_slots=None)
+        """
+        from determined.client.following import queue
+
+        queue.set_resources(self._session, self.id, changes)
         self.reload()
 
     def archive(self) -> None:

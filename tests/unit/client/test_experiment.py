@@ -283,7 +283,7 @@ def test_waiting_is_told_once_a_minute(
             history.end(run)
 
     fake = type("time", (), {"monotonic": staticmethod(lambda: float(next(clock))), "sleep": staticmethod(sleep)})
-    monkeypatch.setattr("determined.client._experiment.time", fake)
+    monkeypatch.setattr("determined.client.following.waiting.time", fake)
     runs.get_experiment(run.experiment_id).wait()
     told = capsys.readouterr().err.splitlines()
     assert 2 <= len(told) <= 3

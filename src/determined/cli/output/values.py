@@ -20,6 +20,10 @@ class Bytes(int):
     """A size, shown in the unit that fits."""
 
 
+class Duration(float):
+    """Seconds, shown as a clock would."""
+
+
 def show_json(value: Any) -> None:
     """Write JSON the way all commands do."""
     terminal.write(to_json(value) + "\n")
@@ -85,6 +89,15 @@ def size(count: int) -> str:
     return f"{amount:.1f} TiB"
 
 
+def clock(seconds: float) -> str:
+    """Format a length of time: `0:07`, `1:02:03`, `2d 03:04`."""
+    minutes, rest = divmod(round(max(seconds, 0.0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24}d {hours % 24:02d}:{minutes:02d}"
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
 def number(value: float) -> str:
     """Format a number with six significant digits; CSV and JSON have all digits."""
     return f"{value:.6g}"
@@ -113,6 +126,7 @@ CELLS: dict[type, Callable[[Any], str]] = {
     bool: lambda value: "yes" if value else "no",
     Percent: lambda value: f"{value * 100:.1f}%",
     Bytes: size,
+    Duration: clock,
     datetime.datetime: moment,
 }
 

@@ -9,7 +9,7 @@ import click
 
 from determined.cli.connection import connect, settings
 from determined.cli.groups import HELP_NAMES
-from determined.cli.output.terminal import flush, say, write
+from determined.cli.output.terminal import flush, is_terminal, say, write
 
 if TYPE_CHECKING:
     from determined.client import Determined
@@ -104,15 +104,27 @@ def conclude(
 
 
 def follow(client: Determined, experiment_id: int) -> None:
-    """Print the log of the first trial until it ends; fail unless the experiment is COMPLETED then."""
+    """Show the experiment in a live table, or print the log of its first trial where there is no terminal.
+
+    Fails unless the experiment is COMPLETED at the end.
+    """
+    if is_terminal():
+        from determined.cli.running import watch
+
+        state = watch.follow(client, experiment_id)
+    else:
+        state = _print_log(client, experiment_id)
+    if state != "COMPLETED":
+        raise click.ClickException(f"Experiment {experiment_id} ended as {state}.")
+
+
+def _print_log(client: Determined, experiment_id: int) -> str:
     experiment = client.get_experiment(experiment_id)
     try:
         for line in experiment.await_first_trial().iter_logs(follow=True):
             write(f"{line}\n")
             flush()
-        state = experiment.wait(interval=0.5)
+        return str(experiment.wait(interval=0.5))
     except KeyboardInterrupt:
         say(f"Experiment {experiment_id} goes on. Come back with: det experiment watch {experiment_id}")
         raise
-    if str(state) != "COMPLETED":
-        raise click.ClickException(f"Experiment {experiment_id} ended as {state}.")

@@ -1,0 +1,1 @@
+"""What runs now: watch an experiment, look at its results, the queue, the slots and the controller."""
