@@ -139,14 +139,11 @@ class BucketStorage(Storage):
             if kept := surviving(sizes, globs):
                 self._keep_only(storage_id, kept)
                 return {path: sizes[path] for path in kept}
-        self._delete_all(storage_id)
-        return {}
-
-    def _delete_all(self, storage_id: str) -> None:
         # The note comes first: objects without manifest and note would be taken for the original product's.
         self.driver.put_bytes(f"{self.pending_prefix(storage_id)}{secrets.token_hex(8)}.json", b'{"doing": "delete"}')
         self.driver.remove([self.manifest_key(storage_id)])
         self.remove_objects(storage_id)
+        return {}
 
     def remove_objects(self, storage_id: str) -> None:
         """Remove all that is stored under an id that is not published, then the notes about it."""
@@ -174,12 +171,22 @@ class BucketStorage(Storage):
 
     @contextlib.contextmanager
     def reading(self, storage_id: str) -> Iterator[Callable[[], None]]:
-        note = ReadingNote(self.driver, self._reading_prefix(storage_id))
-        note.renew()
+        key, left_at = f"{self._reading_prefix(storage_id)}{secrets.token_hex(8)}.json", float("-inf")
+
+        def renew() -> None:
+            """Leave a note, or leave it anew if it has become old. Failing to is no reason not to read."""
+            nonlocal left_at
+            if time.monotonic() - left_at > RENEW_SECONDS:
+                with contextlib.suppress(OSError, DeterminedError):
+                    self.driver.put_bytes(key, b"{}")
+                left_at = time.monotonic()
+
+        renew()
         try:
-            yield note.renew
+            yield renew
         finally:
-            note.remove()
+            with contextlib.suppress(OSError, DeterminedError):
+                self.driver.remove([key])
 
     def delete_unread(self, storage_id: str) -> bool:
         notes = self.driver.find(self._reading_prefix(storage_id))
@@ -232,26 +239,6 @@ class BucketStorage(Storage):
     def _measurer(self, storage_id: str) -> Callable[[str, FileEntry], FileEntry]:
         home = self.home(storage_id)  # directories are no things of their own here
         return lambda path, saved: saved if path.endswith("/") else self.driver.measure(home + path)
-
-
-class ReadingNote:
-    """A reader's note in a bucket, renewed while it reads on. Failing to leave one is no reason not to read."""
-
-    def __init__(self, driver: Driver, prefix: str) -> None:
-        self._driver = driver
-        self._key = f"{prefix}{secrets.token_hex(8)}.json"
-        self._left_at: float | None = None
-
-    def renew(self) -> None:
-        """Leave the note, or leave it anew if it has become old."""
-        if self._left_at is None or time.monotonic() - self._left_at > RENEW_SECONDS:
-            with contextlib.suppress(OSError, DeterminedError):
-                self._driver.put_bytes(self._key, b"{}")
-            self._left_at = time.monotonic()
-
-    def remove(self) -> None:
-        with contextlib.suppress(OSError, DeterminedError):
-            self._driver.remove([self._key])
 
 
 class BucketDraft(Draft):

@@ -122,7 +122,7 @@ class DirectoryStorage(Storage):
 
     def directory(self, storage_id: str, *, verify: bool = True, manifest: Manifest | None = None) -> Path:
         manifest = manifest or self.manifest(storage_id)
-        if verify and (problems := self._problems(manifest)):
+        if verify and (problems := manifest.problems(self._measurer(storage_id))):
             if not self.exists(storage_id):  # deleted since the manifest was read
                 raise self._not_found(storage_id)
             raise CheckpointDamaged(

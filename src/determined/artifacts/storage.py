@@ -251,10 +251,7 @@ class Storage(ABC):
             One sentence per problem; none if the checkpoint is intact, or is the original product's, which kept no
             checksums.
         """
-        return self._problems(self.manifest(storage_id))
-
-    def _problems(self, manifest: Manifest) -> builtins.list[str]:
-        return manifest.problems(self._measurer(manifest.storage_id))
+        return self.manifest(storage_id).problems(self._measurer(storage_id))
 
     def probe(self, *, publishes: bool = True) -> None:
         """Write, read back and delete a small checkpoint, so that a storage that does not work is known at once.

@@ -179,10 +179,8 @@ class CheckpointContext:
             download_mode: Whether the ranks of a machine share one download.
             selector: Says for each path whether it is wanted; what any sharing rank wants is downloaded.
         """
-        if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
-            self._storage.fetch(storage_id, Path(ckpt_dir), selector, carries_manifest=True)
-        else:
-            self._fetch_for_machine(storage_id, lambda: Path(ckpt_dir), selector, carries_manifest=True)
+        is_shared = DownloadMode(download_mode) is DownloadMode.LocalWorkersShareDownload
+        self._fetch(storage_id, lambda: Path(ckpt_dir), selector, is_shared, carries_manifest=True)
         self._note_restored(storage_id)
 
     @contextlib.contextmanager
@@ -218,16 +216,22 @@ class CheckpointContext:
     ) -> Iterator[Path]:
         """Like `restore_path`, of a checkpoint whose manifest and metadata may have been read already."""
         manifest = opened[0] if opened is not None else None
-        # What is read in place has to stay there until we are done: see Storage.reading().
-        with self._storage.reading(storage_id) if self._storage.is_direct else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
             if self._storage.is_direct:
+                # What is read in place has to stay there until we are done: see Storage.reading().
+                stack.enter_context(self._storage.reading(storage_id))
                 if selector is not None:
                     logger.warning("restore_path: %s is read in place, so the selector is ignored.", self._storage.url)
-                temporary = None
                 look = functools.partial(self._storage.directory, storage_id, manifest=manifest)
                 path = self._distributed.run_on_local_chief(look) if is_shared else look()
             else:
-                path, temporary = self._download_temporarily(storage_id, is_shared, selector, manifest)
+
+                def make() -> Path:
+                    made = tempfile.mkdtemp(prefix="determined-")
+                    stack.callback(shutil.rmtree, made, ignore_errors=True)
+                    return Path(made)
+
+                path = self._fetch(storage_id, make, selector, is_shared, manifest=manifest)
             self._note_restored(storage_id, opened[1] if opened is not None else None)
             try:
                 yield path
@@ -239,9 +243,6 @@ class CheckpointContext:
             else:
                 if is_shared:
                     self._distributed.allgather_local(None)  # nobody reads any more
-            finally:
-                if temporary is not None:
-                    shutil.rmtree(temporary, ignore_errors=True)
 
     def latest(self) -> str | None:
         """Return the id of the newest checkpoint of this training, or None if there is none yet. Collective.
@@ -439,16 +440,21 @@ class CheckpointContext:
 
     # Downloads: the first rank of a machine works, the others wait for it.
 
-    def _fetch_for_machine(
+    def _fetch(
         self,
         storage_id: str,
         target: Callable[[], Path],
         selector: Selector | None,
+        is_shared: bool,
         *,
         carries_manifest: bool = False,
         manifest: Manifest | None = None,
     ) -> Path:
-        """Collective on the machine."""
+        """Download to the directory that `target` returns, and return it. If `is_shared`, collective on the machine."""
+        if not is_shared:
+            path = target()
+            self._storage.fetch(storage_id, path, selector, carries_manifest=carries_manifest, manifest=manifest)
+            return path
         manifest = manifest or self._distributed.run_on_local_chief(lambda: self._storage.manifest(storage_id))
         known = list(manifest.files)
         wanted, failed = None, None
@@ -468,25 +474,3 @@ class CheckpointContext:
             return path
 
         return self._distributed.run_on_local_chief(fetch)
-
-    def _download_temporarily(
-        self, storage_id: str, is_shared: bool, selector: Selector | None, manifest: Manifest | None
-    ) -> tuple[Path, Path | None]:
-        """Return the directory, and on the rank that has to remove it the same again."""
-        made: list[Path] = []
-
-        def make() -> Path:
-            made.append(Path(tempfile.mkdtemp(prefix="determined-")))
-            return made[0]
-
-        try:
-            if is_shared:
-                path = self._fetch_for_machine(storage_id, make, selector, manifest=manifest)
-            else:
-                path = make()
-                self._storage.fetch(storage_id, path, selector, manifest=manifest)
-        except BaseException:
-            for directory in made:
-                shutil.rmtree(directory, ignore_errors=True)
-            raise
-        return path, made[0] if made else None

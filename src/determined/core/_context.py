@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import types
@@ -342,7 +343,7 @@ def _build(
         shipper,
         link,
         event_files=event_files,
-        upload_event_files=None if uploads is None else uploads.bring,
+        upload_event_files=None if uploads is None else functools.partial(uploads.sync, rank=distributed.rank),
         tensorboard_mode=tensorboard_mode,
         is_chief=is_chief,
         non_chief_reports=non_chief_reports,

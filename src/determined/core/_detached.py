@@ -113,10 +113,8 @@ def _combine(*given: Config | None) -> Config | None:
     present = [one for one in given if one is not None]
     if not present:
         return None
-    values = {}
-    for field in dataclasses.fields(Config):
-        values[field.name] = next((v for one in present if (v := getattr(one, field.name)) is not None), None)
-    return Config(**values)
+    names = [field.name for field in dataclasses.fields(Config)]
+    return Config(**{n: next((v for one in present if (v := getattr(one, n)) is not None), None) for n in names})
 
 
 def _as_config(described: Config) -> dict[str, Any]:

@@ -41,7 +41,8 @@ class ProfilerContext:
         self._distributed = distributed or DistributedContext()
         self._shipper = shipper or Shipper()
         self._agent_id = agent_id or socket.gethostname()
-        self._collector: _Collector | None = None
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
 
     def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
         """Start sampling, in one process per machine.
@@ -56,39 +57,21 @@ class ProfilerContext:
             )
         if isinstance(samples_per_report, bool) or not isinstance(samples_per_report, int) or samples_per_report < 1:
             raise ValueError(f"samples_per_report is {samples_per_report!r}; expected a whole number, 1 or more.")
-        if self._distributed.local_rank == 0 and self._collector is None:
-            self._collector = _Collector(self._send, sampling_interval, samples_per_report)
-            self._collector.start()
+        if self._distributed.local_rank == 0 and self._thread is None:
+            self._stop.clear()
+            arguments = (sampling_interval, samples_per_report)
+            self._thread = threading.Thread(target=self._run, args=arguments, name="determined-profiler", daemon=True)
+            self._thread.start()
 
     def off(self) -> None:
         """Stop sampling, and report the samples that are left."""
-        collector, self._collector = self._collector, None
-        if collector is not None:
-            collector.stop()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stop.set()
+            thread.join()
 
-    def _send(self, group: str, means: Sample) -> None:
-        metrics: dict[str, Json] = {self._agent_id: means}  # type: ignore[dict-item]  # a Sample is Json; dicts are invariant
-        self._shipper.put(MetricReport(group, metrics))
-
-
-class _Collector:
-    """The thread that samples. A sample that fails is logged and skipped; the others go on."""
-
-    def __init__(self, send: Callable[[str, Sample], None], interval: float, samples_per_report: int) -> None:
-        self._send = send
-        self._interval = interval
-        self._samples_per_report = samples_per_report
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="determined-profiler", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
+    def _run(self, interval: float, samples_per_report: int) -> None:
+        """Sample until the end. A sample that fails is logged and skipped; the others go on."""
         disk_rates = _rates(_count_disk)
         meters: dict[str, Callable[[], Sample]] = {
             "gpu": _GpuMeter().sample,
@@ -101,7 +84,7 @@ class _Collector:
         _sample_cpu()  # psutil measures from call to call; the first has nothing to compare with
         window: dict[str, list[Sample]] = collections.defaultdict(list)
         count = 0
-        while not self._stop.wait(self._interval):
+        while not self._stop.wait(interval):
             for group, sample in meters.items():
                 try:
                     if taken := sample():
@@ -111,14 +94,15 @@ class _Collector:
                         logger.warning("Sampling %s failed; it is tried again at each sample.", group, exc_info=True)
                     failed.add(group)
             count += 1
-            if count % self._samples_per_report == 0:
+            if count % samples_per_report == 0:
                 self._report(window)
         self._report(window)
 
     def _report(self, window: dict[str, list[Sample]]) -> None:
         try:
             for group, samples in window.items():
-                self._send(group, average(samples))
+                means: dict[str, Json] = {self._agent_id: average(samples)}  # type: ignore[dict-item]  # a Sample is Json; dicts are invariant
+                self._shipper.put(MetricReport(group, means))
         except Exception:
             logger.warning("System samples could not be reported.", exc_info=True)
         window.clear()

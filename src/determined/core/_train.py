@@ -126,8 +126,7 @@ class TrainContext:
         """Say how much of the training is done, from 0.0 to 1.0."""
         if not isinstance(progress, numbers.Real) or not 0 <= progress <= 1:  # numpy's numbers are real ones too
             raise ValueError(f"report_progress({progress!r}): expected a number from 0 to 1, the finished fraction.")
-        if not self._sends:
-            self._refuse("report_progress")
+        if self._drops("report_progress"):
             return
         logger.debug("report_progress(%s)", progress)
         self._shipper.put(ProgressReport(float(progress)))
@@ -135,8 +134,7 @@ class TrainContext:
     def report_early_exit(self, reason: EarlyExitReason) -> None:
         """Say that training ends before its length was reached. A second call is ignored with a warning."""
         reason = EarlyExitReason(reason)
-        if not self._sends:
-            self._refuse("report_early_exit")
+        if self._drops("report_early_exit"):
             return
         logger.info("report_early_exit(%s)", reason.name)
         if self._exited_early:
@@ -147,8 +145,7 @@ class TrainContext:
 
     def set_status(self, status: str) -> None:
         """Say in a word or two what the process is doing, for example "validating"."""
-        if not self._sends:
-            self._refuse("set_status")
+        if self._drops("set_status"):
             return
         logger.debug("set_status(%s)", status)
         self._shipper.put(StatusReport(str(status)))
@@ -207,10 +204,8 @@ class TrainContext:
         checked = plain(metadata, "metadata")
         assert isinstance(checked, dict)
         self._metadata = checked
-        if self._sends:
+        if not self._drops("set_metadata"):
             self._shipper.put(MetadataReport(checked))
-        else:
-            self._refuse("set_metadata")
         return self.get_metadata()
 
     def get_metadata(self) -> dict[str, Any] | None:
@@ -264,8 +259,7 @@ class TrainContext:
             None if batch_metrics is None else plain_batches(batch_metrics),
             window,
         )
-        if not self._sends:
-            self._refuse(f"report of {group} metrics")
+        if self._drops(f"report of {group} metrics"):
             return
         logger.info("%s metrics at step %d: %s", group, report.steps_completed, report.metrics)
         if group == "validation":
@@ -273,12 +267,13 @@ class TrainContext:
         self.has_reported = True
         self._shipper.put(report)
 
-    def _refuse(self, call: str) -> None:
-        """Drop a report of a rank other than the chief, with an error if the user wants one."""
-        if self._raises:
+    def _drops(self, call: str) -> bool:
+        """Whether a report of a rank other than the chief is dropped; an error if the user wants one."""
+        if self._raises and not self._sends:
             raise RuntimeError(
                 f"{call} came from a rank other than the chief. Guard it with `if distributed.rank == 0`."
             )
+        return not self._sends
 
     def _remember_best(self, metrics: dict[str, Json]) -> None:
         value = metrics.get(self._searcher_metric) if self._searcher_metric else None

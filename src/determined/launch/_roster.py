@@ -20,7 +20,6 @@ import tempfile
 import threading
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from types import TracebackType
 
 DIRECTORY_VARIABLE = "DET_LAUNCH_DIR"
 TORCH_LOG_VARIABLE = "PET_LOG_DIR"
@@ -76,7 +75,7 @@ class Roster:
     def __enter__(self) -> Roster:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._alive)
         shutil.rmtree(self.directory, ignore_errors=True)
 

@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import Any
 
 from determined.artifacts.bucket import BucketStorage
@@ -52,9 +51,7 @@ class TensorboardManager(EventUploads):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

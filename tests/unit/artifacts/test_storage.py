@@ -74,11 +74,11 @@ def test_a_note_that_is_old_does_not_count() -> None:
     storage = BucketStorage(plain.driver, "x", clock=lambda: time.time() + offset)
     draft = storage.draft(ID)
     draft.publish(draft.put_bytes("weights", b"w"))
-    bucket.ReadingNote(storage.driver, storage._reading_prefix(ID)).renew()
+    storage.driver.put_bytes(f"{storage._reading_prefix(ID)}crashed.json", b"{}")
     assert not storage.delete_unread(ID)
     offset = bucket.NOTE_SECONDS + 1
     assert storage.delete_unread(ID)
-    bucket.ReadingNote(storage.driver, storage._reading_prefix(ID)).renew()
+    storage.driver.put_bytes(f"{storage._reading_prefix(ID)}crashed.json", b"{}")
     offset = 2 * 86400.0
     assert len(storage.sweep()) == 1
     assert storage.sweep() == []

@@ -18,7 +18,6 @@ import pytest
 
 from determined import artifacts, errors
 from determined.core.recording.journal import UNSENT
-from determined.core.recording.link import Unlike
 from determined.core.recording.run_description import Run, RunDescription, new_run
 from determined.core.recording.shipper import Shipper
 from determined.core.recording.store_link import StoreLink
@@ -403,7 +402,8 @@ def test_history_is_that_of_the_same_hyperparameters(open_link: Opener, who: Run
         assert list(history.found) == ["a"]
         third = open_link(dataclasses.replace(who, hparams={"lr": 3})).find_checkpoints(which, "T", True)  # type: ignore[arg-type]
         assert third is not None
-        assert (list(third.found), third.unlike) == ([], Unlike("experiment 2", {"lr": 2, "net": {"width": 8}}))
+        assert (list(third.found), third.unlike.place) == ([], "experiment 2")
+        assert third.unlike.hparams == {"lr": 2, "net": {"width": 8}}
 
 
 def test_a_clock_that_is_set_back_does_not_matter(open_link: Opener, who: RunDescription) -> None:

@@ -9,7 +9,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, TypeVar
 
 from determined.core.ranks import launcher, signing
@@ -379,9 +378,7 @@ class DistributedContext:
     def __enter__(self) -> DistributedContext:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

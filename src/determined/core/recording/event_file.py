@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -89,20 +89,15 @@ class EventFile:
             del self._blocks[0]
 
     def _gather_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for tags, rows in _alike(waiting):
-            steps = np.array([step for step, _ in rows], np.int64)
-            self._blocks.append((tags, steps, np.array([row for _, row in rows], np.float64)))
-
-
-def _alike(scalars: list[tuple[str, float, int]]) -> Iterable[tuple[tuple[str, ...], list[tuple[int, list[float]]]]]:
-    """Group scalars: those of one step are a row, and neighbouring rows with the same tags a block."""
-    rows = []
-    for step, group in itertools.groupby(scalars, key=operator.itemgetter(2)):
-        tags, values, _ = zip(*group, strict=True)
-        rows.append((tags, (step, [as_float(value) for value in values])))
-    for tags, alike in itertools.groupby(rows, key=operator.itemgetter(0)):
-        yield tags, [row for _, row in alike]
+        """Turn scalars into blocks: those of one step are a row, and neighbouring rows with the same tags a block."""
+        rows = []
+        for step, group in itertools.groupby(self._waiting, key=operator.itemgetter(2)):
+            tags, values, _ = zip(*group, strict=True)
+            rows.append((tags, step, [as_float(value) for value in values]))
+        self._waiting = []
+        for tags, alike in itertools.groupby(rows, key=operator.itemgetter(0)):
+            _, steps, lines = zip(*alike, strict=True)
+            self._blocks.append((tags, np.array(steps, np.int64), np.array(lines, np.float64)))
 
 
 def _append(path: Path, records: bytes, seconds: float) -> None:

@@ -33,17 +33,8 @@ class History:
     """The ids of those that fit, the one that was asked for first."""
     others: Collection[str] = ()
     """Ids of all other checkpoints in the store."""
-    unlike: Unlike | None = None
+    unlike: Candidate | None = None
     """The newest that would fit but for its hyperparameters."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Unlike:
-    """A run of the same script and trial class that had other hyperparameters."""
-
-    place: str
-    """Its name for people: "experiment 7"."""
-    hparams: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,13 +71,13 @@ def choose_checkpoints(
         hparams: Their hyperparameters; None for any.
     """
     found: list[tuple[float, str]] = []
-    unlike: Unlike | None = None
+    unlike: Candidate | None = None
     for one in candidates:
         value = one.metadata.get("searcher_metric")
         if not is_of_class(one.metadata, trial_class):
             continue
         if hparams is not None and differences(hparams, one.hparams):
-            unlike = unlike or Unlike(one.place, one.hparams)
+            unlike = unlike or one
         elif which == "latest":
             found.append((0, one.storage_id))
         elif isinstance(value, (int, float)) and value == value:

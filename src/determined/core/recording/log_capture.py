@@ -55,7 +55,7 @@ class LogTee:
     def _attach_again(self) -> None:
         """IPython gives streams a `write` for each cell, and takes ours away with it."""
         for collector in self._collectors:
-            collector.attach_again()
+            collector.tap.attach()
 
 
 class _LineCollector:
@@ -72,11 +72,8 @@ class _LineCollector:
         self._is_cut = False  # what there was of the open line is sent already
         self._pid = os.getpid()
         self._is_listening = True
-        self._tap = _tap(stream)
-        self._tap.add_listener(self.collect)
-
-    def attach_again(self) -> None:
-        self._tap.attach()
+        self.tap = _tap(stream)
+        self.tap.add_listener(self.collect)
 
     def collect(self, text: str) -> None:
         # A forked child, such as a loader's worker, has this object but not the thread that sends: leave it alone.
@@ -113,7 +110,7 @@ class _LineCollector:
                 self._send(self._open_line)
             self._open_line = ""
             self._is_listening = False
-        self._tap.remove_listener(self.collect)
+        self.tap.remove_listener(self.collect)
 
     def _send(self, line: str) -> None:
         try:

@@ -292,13 +292,8 @@ class RunUploads(EventUploads):
         super().__init__(base_path)
         self._storage = storage
         self._run = run
-        self._rank = rank
         if rank > 0:
             self._usual = (all_but_events, rank_aware_path, rank)
-
-    def bring(self, selector: Selector, mangler: Mangler) -> None:
-        """Upload what has changed, as this rank."""
-        self.sync(selector, mangler, self._rank)
 
     def upload(self, source: Path, name: PurePosixPath) -> None:
         self._storage.keep(source, f"tensorboard/{self._run}/{name}")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from determined import artifacts, core, errors
 from determined._redact import redacted
 from determined.artifacts import Manifest
-from determined.core.recording.link import Candidate, History, Unlike, choose_checkpoints, is_of_class
+from determined.core.recording.link import Candidate, History, choose_checkpoints, is_of_class
 from determined.pytorch.checkpoint import older_layouts
 from determined.pytorch.checkpoint.reading import verify
 
@@ -160,7 +160,7 @@ class Found:
     """The result of a search for a checkpoint."""
 
     storage_id: str | None
-    unlike: Unlike | None = None
+    unlike: Candidate | None = None
     """If there is none: the newest that differs in its hyperparameters only."""
 
 

@@ -26,7 +26,7 @@ from determined.pytorch.checkpoint.reading import script_checksum
 
 if TYPE_CHECKING:
     from determined import core
-    from determined.core.recording.link import Unlike
+    from determined.core.recording.link import Candidate
     from determined.pytorch._plan import Progress
     from determined.pytorch.checkpoint.saved import SavedCheckpoint
 
@@ -70,7 +70,7 @@ class Origin:
     """None for a fresh start."""
     is_own: bool = False
     """It was found as "latest" or "best", rather than given by name."""
-    unlike: Unlike | None = None
+    unlike: Candidate | None = None
     """If nothing was found: the newest that would do but for its hyperparameters."""
 
     @property
