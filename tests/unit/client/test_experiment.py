@@ -8,6 +8,7 @@ import pytest
 
 from determined import client, errors
 from determined.client import CheckpointSortBy, Determined, ExperimentSortBy, ExperimentState, OrderBy, TrialSortBy
+from determined.store.control import pending
 from tests.history import History
 
 
@@ -241,15 +242,42 @@ def test_nobody_can_pause_a_plain_run(history: History, runs: Determined, action
         getattr(experiment, action)()
 
 
-def test_without_a_controller_a_submitted_experiment_cannot_be_moved(history: History, runs: Determined) -> None:
-    """4.2: asking for what is already so succeeds; for anything else there is nobody yet, and that is said."""
+@pytest.fixture
+def no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process is started: what is asked for waits in the store."""
+    monkeypatch.setenv("DET_CONTROLLER", "off")
+
+
+@pytest.mark.usefixtures("no_controller")
+def test_what_is_asked_of_a_submitted_experiment_waits_for_the_controller(history: History, runs: Determined) -> None:
+    """4.2: asking for what is already so succeeds and asks nothing; anything else is stored for the controller."""
+
+    def asked() -> list[tuple[str, object]]:
+        with history.store.read() as conn:
+            return [(each.kind, each.body.get("action", each.trial_id)) for each in pending.read(conn)]
+
     experiment = runs.get_experiment(history.experiment(unmanaged=False, state="PAUSED"))
     experiment.pause()
-    with pytest.raises(errors.NoController, match="needs a controller to activate it, and this release has none"):
-        experiment.activate()
     ended = runs.get_experiment(history.experiment(unmanaged=False, state="CANCELED"))
     ended.cancel()
     ended.kill()
+    assert asked() == []
+    experiment.activate()
+    experiment.cancel()
+    experiment.kill()
+    running = history.trial(experiment.id, state="RUNNING")
+    runs.get_trial(running.trial_id).kill()
+    assert asked() == [
+        ("REQUEST", "activate"), ("REQUEST", "cancel"), ("REQUEST", "kill"), ("KILL_TRIAL", running.trial_id)
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("no_controller")
+def test_an_illegal_move_names_the_state(history: History, runs: Determined) -> None:
+    """4.1: any other illegal request fails with a message naming the current state."""
+    ended = runs.get_experiment(history.experiment(unmanaged=False, state="COMPLETED"))
+    with pytest.raises(errors.IllegalMove, match=f"Experiment {ended.id} is COMPLETED, so it cannot become ACTIVE"):
+        ended.activate()
 
 
 def test_wait(history: History, runs: Determined) -> None:
