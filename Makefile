@@ -7,10 +7,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check docs promises bench clean
+.PHONY: help demo demo-search test quick check docs promises bench clean
 
 help:  ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -22,6 +22,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)  ## Train a real model, interrupt it, resume it, and prove that nothing changed
 	@DET_HOME=demo-output $(BIN)/python examples/demo.py
+
+demo-search: $(READY)  ## Search among 16 networks on two slots, stop the weak ones early, and show what that saved
+	@DET_HOME=demo-output $(BIN)/python examples/demo_search.py
 
 test: $(READY)  ## Run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -20,22 +20,27 @@ except ImportError:
 class DigitsTrial(pytorch.PyTorchTrial):
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         self.context = context
-        hidden, dropout = context.get_hparam("hidden"), context.get_hparam("dropout")
+        channels, dropout = context.get_hparam("channels"), context.get_hparam("dropout")
         self.model = context.wrap_model(
-            nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, 10))
+            nn.Sequential(
+                *(nn.Conv2d(1, channels, 3, padding=1), nn.ReLU()),
+                *(nn.Conv2d(channels, 2 * channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+                *(nn.Flatten(), nn.Dropout(dropout), nn.Linear(2 * channels * 4 * 4, 10)),
+            )
         )
         self.optimizer = context.wrap_optimizer(
             torch.optim.SGD(self.model.parameters(), lr=context.get_hparam("lr"), momentum=0.9)
         )
         pixels, labels = load_digits(return_X_y=True)  # 1,797 images of 8 x 8 pixels: real data, no download
-        digits = TensorDataset(torch.tensor(pixels / 16.0, dtype=torch.float32), torch.tensor(labels))
+        images = torch.tensor(pixels / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)
+        digits = TensorDataset(images, torch.tensor(labels))
         self.train_set, self.validation_set = random_split(digits, [1437, 360], torch.Generator().manual_seed(0))
 
     def build_training_data_loader(self) -> pytorch.DataLoader[Any]:
         return pytorch.DataLoader(self.train_set, batch_size=self.context.get_per_slot_batch_size(), shuffle=True)
 
     def build_validation_data_loader(self) -> pytorch.DataLoader[Any]:
-        return pytorch.DataLoader(self.validation_set, batch_size=self.context.get_per_slot_batch_size())
+        return pytorch.DataLoader(self.validation_set, batch_size=120)
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, torch.Tensor]:
         images, labels = batch

@@ -17,7 +17,7 @@ from determined import pytorch
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=16, help="how long to train in all (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=8, help="how long to train in all (default: %(default)s)")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
 
@@ -25,7 +25,7 @@ def main() -> None:
     if info is not None:
         hparams, latest_checkpoint = info.trial.hparams, info.latest_checkpoint
     else:
-        hparams, latest_checkpoint = {"global_batch_size": 32, "lr": 0.1, "hidden": 32, "dropout": 0.1}, None
+        hparams, latest_checkpoint = {"global_batch_size": 32, "lr": 0.1, "channels": 16, "dropout": 0.1}, None
 
     with pytorch.init(hparams=hparams) as context:
         trainer = pytorch.Trainer(model_def.DigitsTrial(context), context)
