@@ -42,7 +42,7 @@ class Desk:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=240,
             check=False,
         )
         assert code is None or done.returncode == code, done.stdout + done.stderr + self.controller_log()

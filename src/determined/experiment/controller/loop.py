@@ -152,6 +152,7 @@ class Controller:
     def _handle(self, found: list[PendingEvent]) -> None:
         """Handle events in one transaction. If it fails, what the engines in memory have handled is forgotten."""
         try:
+            self._load_new(found)
             with self._store.write() as conn:
                 for told in found:
                     self._handle_one(conn, told)
@@ -160,6 +161,14 @@ class Controller:
             for told in found:
                 self._forget(told.experiment_id)
             raise
+
+    def _load_new(self, found: list[PendingEvent]) -> None:
+        """Load experiments before anything is written: importing a search method of the user's own may take long."""
+        new = {told.experiment_id for told in found} - self._experiments.keys()
+        if new:
+            with self._store.read() as conn:
+                for experiment_id in new:
+                    self._experiment(conn, experiment_id)
 
     def _handle_one(self, conn: sa.Connection, told: PendingEvent) -> None:
         try:

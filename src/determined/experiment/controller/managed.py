@@ -37,9 +37,7 @@ from determined.experiment.events import (
     Warn,
 )
 from determined.experiment.lifecycle import Exit
-from determined.experiment.search import guarded
 from determined.experiment.search.base import SearchMethod
-from determined.experiment.search.outside import OutsideMethod, is_outside
 from determined.store import attempts, checkpoints, events, experiments, logs, trials
 from determined.store.attempts import AttemptRow
 from determined.store.control import pending
@@ -274,12 +272,3 @@ def say(conn: sa.Connection, row: AttemptRow, text: str) -> None:
         row.allocation_id, row.task_id, row.trial_id, row.experiment_id, row.attempt, row.run_name
     )
     logs.append(conn, attempt, [LogLine(text, "stdout")], source="controller")
-
-
-def custom_method(section: dict[str, Any], code_directory: str | None) -> SearchMethod | None:
-    """Return the method of a custom search: one of the user's own code, or one that decides in another process."""
-    if section.get("name") != "custom":
-        return None
-    if is_outside(section):
-        return OutsideMethod()
-    return guarded.load(section, code_directory or ".")

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from determined import _home
-from determined.experiment.controller.managed import Managed, custom_method
+from determined.experiment.controller import custom
+from determined.experiment.controller.managed import Managed
 from determined.experiment.launchers.base import TaskSpec
 from determined.experiment.slots import Slots
 from determined.experiment.submission import secret_values
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 
 def load(conn: sa.Connection, experiment_id: int) -> Managed:
     """Return an experiment as the store has it."""
-    row = experiments.get(conn, experiment_id)
-    section = (row.config or {}).get("searcher") or {}
-    return Managed(conn, experiment_id, custom_method(section, None))
+    return Managed(conn, experiment_id, custom.method_of(conn, experiments.get(conn, experiment_id)))
 
 
 def task_of(

@@ -83,7 +83,7 @@ def unpacked(home: str, store: Store, snapshot_id: int) -> Path:
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
-        _unpack(content, draft)
+        unpack(content, draft)
         draft.replace(place)
     except OSError:
         if not place.is_dir():  # else another agent was quicker
@@ -93,7 +93,7 @@ def unpacked(home: str, store: Store, snapshot_id: int) -> Path:
     return place
 
 
-def _unpack(content: bytes, target: Path) -> None:
+def unpack(content: bytes, target: Path) -> None:
     """Unpack an archive of plain files, directories and links that stay inside."""
     target.mkdir(mode=0o700)
     links: list[tuple[Path, str]] = []
