@@ -280,7 +280,22 @@ class TestRunner:
         assert over.is_over
         assert [path.name for path in (tmp_path / "s").iterdir()] == [runner.FILE]
 
-    def test_submitting_is_not_there_yet(self) -> None:
-        """What cannot be done says what can."""
-        with pytest.raises(errors.SearchError, match=r"name: custom, method"):
-            searcher.LocalSearchRunner(Halves()).run({}, ".")
+    def test_a_config_of_another_search_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """3.7: what runs in this process is a custom search; nothing is submitted otherwise."""
+        monkeypatch.setenv("DET_HOME", str(tmp_path))
+        monkeypatch.setenv("DET_STORE", "")
+        config = {"searcher": {"name": "random", "metric": "loss", "max_trials": 3}}
+        with pytest.raises(errors.ConfigError, match=r"searcher.name is 'random'.*name: custom"):
+            searcher.LocalSearchRunner(Halves()).run(config, ".")
+
+    def test_what_is_no_search_method_is_refused_first(self) -> None:
+        """Nothing is opened or created for it."""
+        with pytest.raises(errors.SearchError, match="str is no search method"):
+            searcher.LocalSearchRunner("mine").run({})  # type: ignore[arg-type]  # a mistake that people make
+
+    def test_one_runner_at_a_time(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """3.7: two processes on one saved search would each apply operations of their own."""
+        monkeypatch.setenv("DET_HOME", str(tmp_path / "home"))
+        monkeypatch.setenv("DET_STORE", "")
+        with runner._alone(tmp_path / "s"), pytest.raises(errors.SearchError, match="Another process runs the search"):
+            searcher.LocalSearchRunner(Halves(), tmp_path / "s").run({})
