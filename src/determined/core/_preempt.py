@@ -135,6 +135,8 @@ def _flush_output() -> None:
 logger = logging.getLogger("determined.core")
 
 POLL_SECONDS = 1.0
+MANAGED_POLL_SECONDS = 0.25
+"""A trial of a search is asked more often: what it trains after it was stopped is for nothing."""
 FIRST_ANSWER_SECONDS = 5.0
 EXCHANGE_SECONDS = 0.25
 """Ranks talk about preemption about this often, however often they ask."""
@@ -332,7 +334,8 @@ class _PreemptionWatcher:
 
     def __init__(self, link: Link, poll_seconds: float | None = None) -> None:
         self._link = link
-        self._poll_seconds = POLL_SECONDS if poll_seconds is None else poll_seconds
+        usual = MANAGED_POLL_SECONDS if link.is_managed else POLL_SECONDS
+        self._poll_seconds = usual if poll_seconds is None else poll_seconds
         self.answered = threading.Event()
         self.awaits_answer = False
         """Whether the link may ask to stop as soon as it is asked, and has not answered yet."""

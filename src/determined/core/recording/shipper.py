@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from determined import errors
 from determined.core.recording.link import Link, NullLink
-from determined.store.messages import Report, RunStateReport
+from determined.store.messages import MetricReport, Report, RunStateReport
 
 logger = logging.getLogger("determined.core")
 
@@ -90,6 +90,9 @@ class Shipper:
                 self._thread = threading.Thread(target=self._run, name="determined-reports", daemon=True)
                 self._thread.start()
             elif self._is_idle:
+                self._changed.notify_all()
+            if self._link.is_managed and isinstance(report, MetricReport) and report.group == "validation":
+                self._is_hurried = True  # a search decides by it whether this trial goes on
                 self._changed.notify_all()
 
     def mark_pending(self, storage_id: str) -> None:
