@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from determined import artifacts
-from determined.experiment.controller import tasks
+from determined.experiment.controller import start
 from determined.store.checkpoints import CheckpointRow
 from determined.store.control import pending
 from determined.store.control.pending import PendingEvent
@@ -43,7 +43,7 @@ class Collections:
             self._done(told)
             return
         command = [sys.executable, "-m", "determined.experiment.controller.collect", str(told.experiment_id)]
-        environment = {**os.environ, "DET_STORE": tasks.address(self._store)}
+        environment = {**os.environ, "DET_STORE": start.address(self._store)}
         self._processes[told.id] = (told, subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment))
 
     def poll(self) -> None:

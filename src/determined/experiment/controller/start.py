@@ -31,35 +31,49 @@ def ensure(store: Store) -> bool:
     """
     if is_off():
         return False
-    with store.write() as conn:
-        holder = controllers.current(conn, lock=True)
+    with store.read() as conn:
+        holder = controllers.current(conn)
+    if holder is not None and holder.is_alive:
+        with store.write() as conn:  # it may be about to leave: then it has left, or seen our event, when we have asked
+            holder = controllers.current(conn, lock=True)
     if holder is not None and holder.is_alive:
         return False
-    spawn(store)
+    with store.write() as conn:
+        holder = controllers.current(conn, lock=True)
+        if holder is not None and holder.is_alive:  # somebody else has started one
+            return False
+        controllers.give(conn, spawn(store))
     return True
 
 
-def spawn(store: Store) -> None:
-    """Start a controller process that goes on when this one ends. If another is alive by then, it leaves at once."""
+def spawn(store: Store) -> int:
+    """Start a controller process that goes on when this one ends, and return its process id.
+
+    A shell starts it and ends, so that it is no child of this process, which would have to wait for it.
+    """
     path = log_path()
-    environment = dict(os.environ)
-    if store.path is not None:
-        environment["DET_STORE"] = str(store.path)
+    environment = {**os.environ, "DET_STORE": address(store)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("ab") as log:
-            subprocess.Popen(
-                [sys.executable, "-m", "determined.experiment.controller"],
+            shell = subprocess.run(
+                ["sh", "-c", '"$0" -m determined.experiment.controller </dev/null >&2 & echo $!', sys.executable],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=subprocess.PIPE,
                 stderr=log,
                 env=environment,
                 cwd="/",
                 start_new_session=True,
-                close_fds=True,
+                check=True,
             )
-    except OSError as failed:
+    except (OSError, subprocess.SubprocessError) as failed:
         raise errors.NoController(
-            f"No controller could be started ({failed.strerror or failed}; its log is {path}). What was asked for is "
-            "stored; start one with: det controller start"
+            f"No controller could be started ({failed}; its log is {path}). What was asked for is stored; start one "
+            "with: det controller start"
         ) from failed
+    return int(shell.stdout)
+
+
+def address(store: Store) -> str:
+    """Return the store's address as another process opens it, password included."""
+    return str(store.path) if store.path is not None else store.place.url.render_as_string(hide_password=False)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from determined import _home
-from determined.experiment.controller import custom
+from determined.experiment.controller import custom, start
 from determined.experiment.controller.managed import Managed
 from determined.experiment.launchers.base import TaskSpec
 from determined.experiment.slots import Slots
@@ -33,7 +32,7 @@ def task_of(
     own = checkpoints.newest(conn, attempt.trial_id)
     config = secret_values.restore(experiment.config, experiment.uuid)
     return TaskSpec(
-        store=address(store),
+        store=start.address(store),
         home=str(_home.data_directory()),
         store_id=store.id,
         allocation_id=attempt.allocation_id,
@@ -52,13 +51,6 @@ def task_of(
         steps_completed=own.steps if own is not None else 0,
         code_snapshot_id=experiment.code_snapshot_id,
     )
-
-
-def address(store: Store) -> str:
-    """Return the store's address as another process opens it, password included."""
-    if isinstance(path := store.path, Path):
-        return str(path)
-    return store.place.url.render_as_string(hide_password=False)
 
 
 def threads(slots: int, all_slots: int, cores: int | None = None) -> int:

@@ -50,23 +50,33 @@ def current(conn: sa.Connection, *, lock: bool = False) -> ControllerRow | None:
 def take(conn: sa.Connection, holder: str, *, launcher: str, info: dict[str, Any] | None = None) -> bool:
     """Take the lease for this process, unless a living one has it. Return whether this process has it now."""
     before = current(conn, lock=True)
-    if before is not None and before.holder != holder and before.is_alive:
+    is_given = before is not None and (before.node, before.pid) == (_process.this_node(), os.getpid())
+    if before is not None and before.holder != holder and before.is_alive and not (is_given and not before.holder):
         return False
+    _set(conn, holder, os.getpid(), launcher, info or {})
+    return True
+
+
+def give(conn: sa.Connection, pid: int) -> None:
+    """Keep the lease for a process that was just started, so that nobody starts another before it has taken it."""
+    _set(conn, "", pid, "", {})
+
+
+def _set(conn: sa.Connection, holder: str, pid: int, launcher: str, info: dict[str, Any]) -> None:
     conn.execute(controllers.delete().where(controllers.c.name == NAME))
     moment = now()
     row = {
         "name": NAME,
         "holder": holder,
         "node": _process.this_node(),
-        "pid": os.getpid(),
-        "process_started": _process.started(),
+        "pid": pid,
+        "process_started": _process.started(pid),
         "started_at": moment,
         "last_beat": moment,
         "launcher": launcher,
-        "info": info or {},
+        "info": info,
     }
     conn.execute(controllers.insert().values(row))
-    return True
 
 
 def beat(conn: sa.Connection, holder: str, info: dict[str, Any] | None = None) -> bool:

@@ -1,0 +1,141 @@
+"""A search survives anything: its controller, its agents and its trials are killed with SIGKILL, again and again."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from determined.experiment.controller import start
+from determined.store import attempts, trials
+from determined.store.database.connection import Store, open_store
+from tests.experiments import (
+    check_intact,
+    controller_pid,
+    decisions,
+    engine_events,
+    is_over,
+    processes,
+    submit_search,
+    wait_until_alone,
+    wait_until_over,
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[Store]:
+    opened = open_store()
+    yield opened
+    for process in processes():  # of a test that failed
+        process.kill()
+    opened.close()
+
+
+def kill(pid: int | None) -> bool:
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill_controllers(store: Store, experiment_id: int, also: Callable[[], None] = lambda: None) -> int:
+    """Kill the controller after every event that it has handled; whoever acts next starts another."""
+    killed = seen = 0
+    deadline = time.monotonic() + 400
+    while not is_over(store, experiment_id):
+        assert time.monotonic() < deadline, "the search does not end"
+        count = engine_events(store, experiment_id)
+        if count > seen and kill(controller_pid(store)):
+            seen, killed = count, killed + 1
+        start.ensure(store)
+        also()
+        time.sleep(0.02)
+    return killed
+
+
+def test_a_controller_that_is_killed_at_every_event_changes_no_decision(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P-66, P-45: on one slot trials, hyperparameters, rungs and best trial are those of an undisturbed run; no trial
+    is started twice, no process is left, and the store passes its check.
+    """
+    monkeypatch.setenv("DET_SLOTS", "1")
+    undisturbed = submit_search(tmp_path / "undisturbed")
+    wait_until_over(store, undisturbed)
+    wait_until_alone()
+    disturbed = submit_search(tmp_path / "disturbed")
+    killed = kill_controllers(store, disturbed)
+    wait_until_alone()
+    assert killed > 20
+    assert decisions(store, disturbed) == decisions(store, undisturbed)
+    check_intact(store, disturbed, tmp_path / "disturbed")
+    with store.read() as conn:
+        mine = trials.of_experiment(conn, disturbed)
+        assert [len(attempts.of_trial(conn, trial.id)) for trial in mine] == [1] * 16
+
+
+class Assassin:
+    """Kills a process of some running attempt now and then: the agent, its guard, or what it runs."""
+
+    def __init__(self, seed: int, every: float) -> None:
+        self._random = random.Random(seed)
+        self._every = every
+        self._next = time.monotonic() + every
+        self.killed = 0
+
+    def __call__(self) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self._every * self._random.uniform(0.5, 1.5)
+        victims = [process for process in processes() if self._is_of_a_trial(process)]
+        if victims:
+            self.killed += kill(self._random.choice(victims).pid)
+
+    @staticmethod
+    def _is_of_a_trial(process: psutil.Process) -> bool:
+        try:
+            return "DET_ALLOCATION_ID" in process.environ() or process.name() in ("det-agent", "det-guard")
+        except psutil.Error:
+            return False
+
+
+def test_trials_that_are_killed_at_random_go_on_from_their_checkpoints(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents, guards and trials killed at random on two slots: the search completes, the replay of its events agrees
+    with the rows, no trial is trained twice from zero, and no process is left.
+    """
+    monkeypatch.setenv("DET_SLOTS", "2")
+    ident = submit_search(tmp_path / "killed")
+    assassin = Assassin(1, 0.7)
+    deadline = time.monotonic() + 300
+    while not is_over(store, ident):
+        assert time.monotonic() < deadline, "the search does not end"
+        assassin()
+        time.sleep(0.02)
+    wait_until_alone()
+    assert assassin.killed > 3
+    check_intact(store, ident, tmp_path / "killed")
+
+
+def test_everything_killed_at_random(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Controllers at every event and trials at random, on two slots: the same holds."""
+    monkeypatch.setenv("DET_SLOTS", "2")
+    ident = submit_search(tmp_path / "both")
+    assassin = Assassin(2, 1.5)
+    killed = kill_controllers(store, ident, assassin)
+    wait_until_alone()
+    assert killed > 20
+    assert assassin.killed > 1
+    check_intact(store, ident, tmp_path / "both")
