@@ -109,35 +109,35 @@ class DirectoryDraft(Draft):
         return DIRECTORY
 
     def put_bytes(self, path: str, data: bytes) -> dict[str, FileEntry]:
-        with self._undone_when_full():
-            entries = self._put_small(path, SharedFile(data, 0o666))
-            self._sync_unless_sole()
-            return entries
+        return self._put_small({path: SharedFile(data, 0o666)})
 
     def put_shared(self, files: Mapping[str, SharedFile]) -> dict[str, FileEntry]:
-        entries: dict[str, FileEntry] = {}
-        with self._undone_when_full():
-            for path, file in files.items():
-                entries |= self._put_small(path, file)
-            self._shared |= files
-            self._sync_unless_sole()
+        entries = self._put_small(files)
+        self._shared |= files
         return entries
 
-    def _put_small(self, path: str, file: SharedFile) -> dict[str, FileEntry]:
-        self._make_tree()
-        *above, path = with_parents([path])
-        for parent in above:
-            if parent not in self._staged:
-                (self._tree / parent).mkdir(exist_ok=True)
-                self._staged.add(parent)
-        place = self._tree / path if self._is_sole and path not in self._staged else self._incoming()
-        if not self._link_shared(file, place):
-            tree.write_file(place, file.content, file.mode)
-            self._unsynced.append(self._tree / path)
-        if place != self._tree / path:
-            self._place(place, path, file.entry)
-        self._staged.add(path)
-        return {**dict.fromkeys(above, DIRECTORY), path: file.entry}
+    def _put_small(self, files: Mapping[str, SharedFile]) -> dict[str, FileEntry]:
+        with self._undone_when_full():
+            self._make_tree()
+            entries: dict[str, FileEntry] = {}
+            for path in with_parents(files):
+                if path.endswith("/"):
+                    if path not in self._staged:
+                        (self._tree / path).mkdir(exist_ok=True)
+                        self._staged.add(path)
+                    entries[path] = DIRECTORY
+                    continue
+                file = files[path]
+                place = self._tree / path if self._is_sole and path not in self._staged else self._incoming()
+                if not self._link_shared(file, place):
+                    tree.write_file(place, file.content, file.mode)
+                    self._unsynced.append(self._tree / path)
+                if place != self._tree / path:
+                    self._place(place, path, file.entry)
+                self._staged.add(path)
+                entries[path] = file.entry
+            self._sync_unless_sole()
+            return entries
 
     def _link_shared(self, file: SharedFile, target: Path) -> bool:
         """Give a file that is stored already a second name, and say whether that was possible."""
