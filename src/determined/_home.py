@@ -11,7 +11,10 @@ from pathlib import Path
 
 logger = logging.getLogger("determined")
 
-_OURS = ("determined.db", "checkpoints", "runs", "tensorboard", "collective.key")  # how the names in it begin
+_OURS = (  # how the names in it begin
+    *("determined.db", "checkpoints", "runs", "tensorboard", "collective.key"),
+    *("secrets", "templates", "defaults.yaml", "logs", "code", "work"),
+)
 _SHARED = stat.S_ISGID | stat.S_ISVTX | stat.S_IWGRP | stat.S_IWOTH  # set only on purpose
 _looked_at: set[Path] = set()
 

@@ -165,6 +165,8 @@ def _missing_files(session: Session) -> Iterator[str]:
 
 def purge(session: Session) -> Purged:
     """Remove files, then rows: after an interruption in between, the next purge finds the rows again."""
+    from determined.experiment.submission import secret_values
+
     with session.read() as conn:
         found = store.upkeep.removal.condemned(conn)
     if not found.experiment_ids:
@@ -185,8 +187,10 @@ def purge(session: Session) -> Purged:
     for directory in found.tensorboard:
         remove_event_files(directory)
     with session.write() as conn:
-        gone = store.upkeep.removal.purge(conn, [i for i in found.experiment_ids if i not in kept]).experiment_ids
-    return Purged(gone, removed, skipped)
+        gone = store.upkeep.removal.purge(conn, [i for i in found.experiment_ids if i not in kept])
+    for uuid in gone.experiment_uuids:
+        secret_values.forget(uuid)
+    return Purged(gone.experiment_ids, removed, skipped)
 
 
 def purge_quietly(session: Session) -> None:

@@ -43,6 +43,7 @@ class Removal:
     experiment_ids: list[int]
     checkpoints: list[RemovedCheckpoint]
     tensorboard: list[str]  # directories of event files
+    experiment_uuids: list[str]
 
 
 def window() -> datetime.timedelta:
@@ -90,6 +91,7 @@ def purge(
 def _collect(conn: sa.Connection, ids: list[int]) -> Removal:
     removed: list[RemovedCheckpoint] = []
     tensorboard: list[str] = []
+    uuids: list[str] = []
     for some in rows.chunks(ids):
         mine = trials.c.experiment_id.in_(some)
         columns = (checkpoints.c.uuid, checkpoints.c.trial_id, trials.c.experiment_id, storage_backends.c.config)
@@ -98,4 +100,5 @@ def _collect(conn: sa.Connection, ids: list[int]) -> Removal:
         removed += [RemovedCheckpoint(*row) for row in conn.execute(query)]
         files = sa.select(allocations.c.tensorboard).select_from(allocations.join(tasks).join(trials))
         tensorboard += conn.scalars(files.where(mine, allocations.c.tensorboard.is_not(None)).distinct()).all()
-    return Removal(ids, removed, tensorboard)
+        uuids += conn.scalars(sa.select(experiments.c.uuid).where(experiments.c.id.in_(some))).all()
+    return Removal(ids, removed, tensorboard, uuids)
