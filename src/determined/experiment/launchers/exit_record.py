@@ -76,7 +76,7 @@ def deliver(store: Store, home: str, ending: Ending, patience: float = PATIENCE_
             if tries:
                 path.unlink(missing_ok=True)
             return True
-        except errors.StoreError as failed:
+        except (errors.StoreUnavailable, errors.StoreError) as failed:
             if not tries:
                 logger.warning("%s: its end waits in %s: %s", ending.allocation_id, path, failed)
                 _keep(path, ending)
