@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from determined._redact import holds_key
-from determined.artifacts.manifest import parents
 
 logger = logging.getLogger("determined")
 
@@ -61,7 +60,7 @@ class Ignored:
 
     def match(self, path: str) -> bool:
         """Return whether to leave out the file at `path`, which is relative to the root and uses slashes."""
-        return any(self.match_alone(part) for part in (*parents(path), path))
+        return any(map(self.match_alone, _levels(path)))
 
     def match_alone(self, path: str) -> bool:
         """Return whether a pattern names `path` itself, whatever is said of the directories above it.
@@ -72,7 +71,7 @@ class Ignored:
         found = self._always.match(path, is_directory)
         for prefix, rules in self._above:
             found = rules.match(prefix + path, is_directory, otherwise=found)
-        for place in ("", *parents(path)):
+        for place in ("", *_levels(path)[:-1]):
             if place not in self._own:
                 self._own[place] = _rules_in(self._root / place, self._files)
             found = self._own[place].match(path.removeprefix(place), is_directory, otherwise=found)
@@ -87,21 +86,24 @@ class IgnoreRules:
 
     def match(self, path: str, is_directory: bool, *, otherwise: bool = False) -> bool:
         """Return whether the patterns match `path`, relative and with slashes; `otherwise` if none applies."""
-        decided = otherwise
-        for pattern, is_negated, only_directories in self._rules:
-            if (is_directory or not only_directories) and pattern.fullmatch(path):
-                decided = not is_negated
-        return decided
+        return self._decide([(path, is_directory)], otherwise)
 
     def match_with_parents(self, path: str) -> bool:
         """Return whether the last pattern that matches a file, or a directory above it, is not negated."""
-        places = [(part.removesuffix("/"), part.endswith("/")) for part in (*parents(path), path)]
-        decided = False
-        for pattern, is_negated, only_directories in self._rules:
+        return self._decide([(level.removesuffix("/"), level.endswith("/")) for level in _levels(path)], False)
+
+    def _decide(self, places: list[tuple[str, bool]], otherwise: bool) -> bool:
+        for pattern, is_negated, only_directories in reversed(self._rules):
             for place, is_directory in places:
                 if (is_directory or not only_directories) and pattern.fullmatch(place):
-                    decided = not is_negated
-        return decided
+                    return not is_negated
+        return otherwise
+
+
+def _levels(path: str) -> list[str]:
+    """Return a path after the directories above it: `a/b/c` has `a/` and `a/b/`."""
+    components = path.removesuffix("/").split("/")
+    return [*("/".join(components[:depth]) + "/" for depth in range(1, len(components))), path]
 
 
 @functools.cache

@@ -77,7 +77,7 @@ class PyTorchTrialContext(TrialFacts):
             raise ValueError(
                 f"aggregation_frequency is {aggregation_frequency}; expected 1 or more batches per update."
             )
-        self._core = core_context
+        self.core_context = core_context  # the services of this process, for `determined.pytorch`
         self.distributed = core_context.distributed
         trial_info = find_trial_info(core_context.info)
         if hparams is None and managed_training and trial_info is not None:
@@ -132,11 +132,6 @@ class PyTorchTrialContext(TrialFacts):
             managed_training=False,
             debug_enabled=False,
         )
-
-    @property
-    def core_context(self) -> core.Context:
-        """The services of this process. For `determined.pytorch`."""
-        return self._core
 
     # Wrapping.
 
@@ -429,7 +424,7 @@ class PyTorchTrialContext(TrialFacts):
 
     def get_tensorboard_path(self) -> Path:
         """The directory of this run's event files; it exists, and lies outside of your code."""
-        return self._core.train.get_tensorboard_path()
+        return self.core_context.train.get_tensorboard_path()
 
     def get_tensorboard_writer(self) -> Any:
         """A `SummaryWriter` for events of your own, beside those of the metrics; the same object each time."""
@@ -449,7 +444,7 @@ class PyTorchTrialContext(TrialFacts):
     def upload_events(self) -> None:
         """Copy event files to where they are kept, unless switched off; other ranks copy profiles. For the loop."""
         if self._logs_to_tensorboard:
-            self._writer.upload(self._core.train, is_chief=self.distributed.rank == 0)
+            self._writer.upload(self.core_context.train, is_chief=self.distributed.rank == 0)
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
         """Profile training with torch's profiler; its traces go to the TensorBoard directory.

@@ -35,16 +35,7 @@ class Position:
 
 
 class TrialFacts:
-    """The getters of `PyTorchTrialContext`.
-
-    Args:
-        trial_info: What the process was told about its trial; None in a plain `python train.py`.
-        trial_seed: What the random streams of this trial start from.
-        hparams: Hyperparameters.
-        slots_per_trial: How many processes train this trial.
-        exp_conf: The experiment config.
-        steps_completed: Batches that were trained before this process started.
-    """
+    """The getters of `PyTorchTrialContext`, which says what the arguments are."""
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from determined.core._context import _init_trial, _slots
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._facts import find_trial_info
 from determined.pytorch.code.saved_script import refuse_to_train
+from determined.pytorch.display.console import is_on
 from determined.pytorch.parallel.process_group import named_ranks, process_group
 
 logger = logging.getLogger("determined.pytorch")
@@ -151,7 +152,7 @@ def _config(trial: TrialInfo | None, exp_conf: dict[str, Any] | None) -> dict[st
 
 def _find_ranks(given: core.DistributedContext | None, info: ClusterInfo | None) -> core.DistributedContext:
     """Return the ranks that train together: those given, else those of torchrun, else this process alone."""
-    if _is_on("USE_HOROVOD"):
+    if is_on("USE_HOROVOD"):
         raise RuntimeError("USE_HOROVOD is set, and Horovod is not supported. Start the script with torchrun instead.")
     if given is not None:
         return given
@@ -168,10 +169,6 @@ def _find_ranks(given: core.DistributedContext | None, info: ClusterInfo | None)
             "set. Start the script with torchrun, or pass init(distributed=...)."
         )
     return core.DistributedContext()
-
-
-def _is_on(variable: str) -> bool:
-    return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
 def _choose_seed(

@@ -121,7 +121,7 @@ def train(fit: Fit) -> None:
         due = train_window(fit)
         report(fit, due)
         if fit.saves_async:
-            announce_stored(fit)
+            finish_saving(fit, waits=False)
         if due.validate:
             validate(fit)
         if due.checkpoint:
@@ -299,16 +299,10 @@ def checkpoint(fit: Fit) -> None:
         _announce(fit, storage_id)
 
 
-def announce_stored(fit: Fit) -> None:
+def finish_saving(fit: Fit, *, waits: bool = True) -> None:
     """Run the hook of a checkpoint that was written in the background, once it is stored. Collective."""
     with _invalid_hp_ends_training(fit):
-        _announce(fit, fit.checkpointer.poll())
-
-
-def finish_saving(fit: Fit) -> None:
-    """Wait for a checkpoint that is written in the background, and run its hook. Collective."""
-    with _invalid_hp_ends_training(fit):
-        _announce(fit, fit.checkpointer.wait())
+        _announce(fit, fit.checkpointer.wait() if waits else fit.checkpointer.poll())
 
 
 def _announce(fit: Fit, storage_id: str | None) -> None:

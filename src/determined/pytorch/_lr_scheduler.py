@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -108,13 +109,7 @@ def count_steps(
 ) -> int:
     """Return how often a scheduler steps after this batch; 0 after a batch on which no optimizer steps.
 
-    Args:
-        step_mode: What it counts.
-        frequency: Every how many of these it steps.
-        aggregation_frequency: Batches per update.
-        epoch_length: Batches per epoch; None if epochs do not end.
-        batch_idx: The batch, from 0.
-        epoch_shift: How far the batch's position among epochs of this length is ahead of its index.
+    `epoch_shift` is how far the batch's position among epochs of this length is ahead of its index.
     """
     modes = LRScheduler.StepMode
     trained = batch_idx + 1
@@ -145,17 +140,12 @@ def stepping(
     ):
         return lambda _batch_idx: step()
 
+    count = functools.partial(
+        count_steps, mode, frequency=frequency, aggregation_frequency=aggregation_frequency, epoch_length=epoch_length
+    )
+
     def step_if_due(batch_idx: int) -> None:
-        for _ in range(
-            count_steps(
-                mode,
-                frequency=frequency,
-                aggregation_frequency=aggregation_frequency,
-                epoch_length=epoch_length,
-                batch_idx=batch_idx,
-                epoch_shift=epoch_shift,
-            )
-        ):
+        for _ in range(count(batch_idx=batch_idx, epoch_shift=epoch_shift)):
             step()
 
     return step_if_due

@@ -197,17 +197,30 @@ class Due:
 class FitPlan:
     """The whole schedule of one `fit()`. Counts are absolute over the life of the trial."""
 
-    max_length: TrainUnit
+    max_length: TrainUnit | None
     validation_period: TrainUnit | None = None
     checkpoint_period: TrainUnit | None = None
     reporting_period: TrainUnit | None = None
     test_mode: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what is no length, and periods that would silently never be reached."""
+        for name in ("validation_period", "checkpoint_period", "reporting_period"):
+            unit = getattr(self, name)
+            if unit is not None and not isinstance(unit, (Batch, Epoch)):
+                raise TypeError(f"{name} is {unit!r}; expected pytorch.Batch(n) or pytorch.Epoch(n).")
+        if self.max_length is None:
+            raise ValueError("fit() needs max_length: say how long to train, for example max_length=pytorch.Epoch(10).")
+        if not isinstance(self.max_length, (Batch, Epoch)) or not isinstance(self.max_length.value, int):
+            raise TypeError(
+                f"max_length is {self.max_length!r}; expected pytorch.Batch(n) or pytorch.Epoch(n) with a number n."
+            )
+
     @functools.cached_property
     def length(self) -> int:
         """How long to train, in the unit of `max_length`."""
-        value = self.max_length.value
-        assert isinstance(value, int), "fit() has checked this"
+        value = None if self.max_length is None else self.max_length.value
+        assert isinstance(value, int), "checked above"
         return value
 
     def complete(self, batches: int, epochs: int) -> bool:
@@ -252,26 +265,6 @@ class FitPlan:
     def _batch_periods(self) -> list[Batch]:
         periods = (self.validation_period, self.checkpoint_period, self.reporting_period)
         return [unit for unit in periods if isinstance(unit, Batch)]
-
-
-def check_units(**units: Any) -> None:
-    """Refuse periods that would silently never be reached.
-
-    Raises:
-        TypeError: A period is neither a `Batch` nor an `Epoch`.
-    """
-    for name, unit in units.items():
-        if unit is not None and not isinstance(unit, (Batch, Epoch)):
-            raise TypeError(f"{name} is {unit!r}; expected pytorch.Batch(n) or pytorch.Epoch(n).")
-
-
-def check_max_length(max_length: Any) -> TrainUnit:
-    """Return `max_length`, and refuse one that is no plain number of batches or epochs."""
-    if max_length is None:
-        raise ValueError("fit() needs max_length: say how long to train, for example max_length=pytorch.Epoch(10).")
-    if not isinstance(max_length, (Batch, Epoch)) or not isinstance(max_length.value, int):
-        raise TypeError(f"max_length is {max_length!r}; expected pytorch.Batch(n) or pytorch.Epoch(n) with a number n.")
-    return max_length
 
 
 def check_reachable(plan: FitPlan, epoch_length: int) -> None:

@@ -68,11 +68,7 @@ class RngState:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore every stream. Warn of one that was not saved or does not exist here, and leave it as it is."""
-        name, words, *rest = state_dict["np_rng_state"]
-        np.random.set_state((name, np.asarray(words, dtype=np.uint32), *rest))
-        version, internal, gauss = state_dict["random_rng_state"]
-        random.setstate((version, tuple(internal), gauss))
-        torch.set_rng_state(state_dict["cpu_rng_state"].cpu())
+        _set(state_dict["random_rng_state"], state_dict["np_rng_state"], state_dict["cpu_rng_state"].cpu())
         device, saved = device_kind(), state_dict.get("gpu_rng_state")
         if device is not None and saved is not None:
             torch.get_device_module(device).set_rng_state(saved.cpu())
@@ -85,12 +81,11 @@ class RngState:
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
     """Restore all streams after the block, whatever it draws."""
-    state = RngState()
-    before = state.state_dict()
+    before = RngState().state_dict()
     try:
         yield
     finally:
-        state.load_state_dict(before)
+        RngState().load_state_dict(before)
 
 
 def derive(seed: int, batches_trained: int, rank: int) -> None:
@@ -130,7 +125,8 @@ class KeptStreams:
         self._device = device
         self._random: Any = random.getstate.__self__  # type: ignore[attr-defined]  # a method of the hidden instance
         self._python = random.getstate()
-        self._python_words = _checked(_words_at(id(self._random) + object.__basicsize__), _first(self._python[1]))
+        internal = self._python[1]  # in memory, the position comes first
+        self._python_words = _words_at(id(self._random) + object.__basicsize__, [internal[-1], *internal[:3]])
         self._python_mark = _read(self._python_words)
         self._numpy: Any = None
         self._numpy_mark: list[int] = []
@@ -186,8 +182,8 @@ class KeptStreams:
     def _watch_numpy(self) -> None:
         self._bits = mtrand.get_bit_generator()
         self._numpy = np.random.get_state()
-        words = _words_at(self._bits.ctypes.state_address + 621 * 4)  # the last three words, and the position
-        self._numpy_words = _checked(words, [*self._numpy[1][621:], self._numpy[2]])
+        last = self._bits.ctypes.state_address + 621 * 4  # the last three words, and the position
+        self._numpy_words = _words_at(last, [*self._numpy[1][621:], self._numpy[2]])
         self._numpy_mark = _read(self._numpy_words)
 
     def _device_state(self) -> Any:
@@ -243,9 +239,7 @@ class OwnStreams:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the states of `state_dict()`."""
-        (version, internal, gauss), (name, words, *rest) = state["random"], state["numpy"]
-        numpy = (name, np.asarray(words, dtype=np.uint32), *rest)
-        self._become(lambda: _set((version, tuple(internal), gauss), numpy, state["torch"]))
+        self._become(lambda: _set(state["random"], state["numpy"], state["torch"]))
 
 
 def isolated_iterator(source: Iterable[T], own: OwnStreams) -> Iterator[T]:
@@ -271,24 +265,19 @@ def _differ(before: tuple[Any, Any, torch.Tensor], after: tuple[Any, Any, torch.
 
 
 def _set(python: Any, numpy: Any, tensor: torch.Tensor) -> None:
-    random.setstate(python)
-    np.random.set_state(numpy)
+    """Set the states of `random`, `numpy` and `torch`; a file has other types of sequences than they want."""
+    version, internal, gauss = python
+    random.setstate((version, tuple(internal), gauss))
+    name, words, *rest = numpy
+    np.random.set_state((name, np.asarray(words, dtype=np.uint32), *rest))
     torch.default_generator.set_state(tensor)
 
 
-def _words_at(address: int) -> _Words:
-    return (ctypes.c_uint32 * 4).from_address(address)
+def _words_at(address: int, expected: list[int]) -> _Words | None:
+    """Return four words of memory; None if it is laid out differently here, and every copy has to be made."""
+    words = (ctypes.c_uint32 * 4).from_address(address)
+    return words if words[:] == [int(word) for word in expected] else None
 
 
 def _read(words: _Words | None) -> list[int]:
     return [] if words is None else words[:]
-
-
-def _first(internal: Any) -> list[int]:
-    """Return what python's generator has first in memory: the position, then three words."""
-    return [internal[-1], *internal[:3]]
-
-
-def _checked(words: _Words, expected: list[int]) -> _Words | None:
-    """Return the words; None if memory is laid out differently here, and every copy has to be made."""
-    return words if words[:] == [int(word) for word in expected] else None

@@ -21,9 +21,7 @@ from determined.pytorch._plan import (
     FitPlan,
     Progress,
     TrainUnit,
-    check_max_length,
     check_reachable,
-    check_units,
 )
 from determined.pytorch._trial import PyTorchTrial
 from determined.pytorch._validate import Validation, evaluates_full_dataset
@@ -123,23 +121,19 @@ class Trainer:
         is_managed = context.trial_info is not None
         if test_mode and is_managed:
             raise ValueError("test_mode is for trying a trial locally; a managed trial trains in full.")
-        check_units(
-            checkpoint_period=checkpoint_period, validation_period=validation_period, reporting_period=reporting_period
-        )
         searcher = _config(context).get("searcher") or {}
         metric, smaller_is_better = searcher.get("metric"), bool(searcher.get("smaller_is_better", True))
         if max_length is None and is_managed:
             max_length = _configured_length(searcher, context)
-        max_length = check_max_length(max_length)
+        plan = FitPlan(max_length, validation_period, checkpoint_period, reporting_period, test_mode)
         if is_managed:
             _check_time_metric(searcher, max_length)
-        plan = FitPlan(max_length, validation_period, checkpoint_period, reporting_period, test_mode)
         retention = save_policy.retention(keep_best, keep_latest, searcher, is_managed=is_managed)
         best_so_far = services.train.get_experiment_best_validation
         policy = save_policy.choose(checkpoint_policy, searcher, best_so_far, is_chief=is_chief, is_managed=is_managed)
         services.checkpoint.check_storage()  # now, rather than when there is something to lose
-        origin = self._find_origin(latest_checkpoint, smaller_is_better, test_mode)
-        progress = Progress(trial_id=_trial_id(context))
+        progress = Progress(trial_id=context.trial_info.trial_id if context.trial_info is not None else 0)
+        origin = self._find_origin(latest_checkpoint, smaller_is_better, test_mode, progress.trial_id)
         callbacks = Callbacks(trial.build_callbacks())
 
         with contextlib.ExitStack() as cleanup:  # in reverse order, however training ends
@@ -189,24 +183,26 @@ class Trainer:
         if is_chief:
             say_end(services, plan, progress, origin, outcome)
 
-    def _find_origin(self, latest_checkpoint: str | None, smaller_is_better: bool, test_mode: bool) -> Origin:
+    def _find_origin(
+        self, latest_checkpoint: str | None, smaller_is_better: bool, test_mode: bool, trial_id: int
+    ) -> Origin:
         """Find the checkpoint to go on from. Collective."""
-        info = self._context.core_context.info
+        services = self._context.core_context
+        info = services.info
         if latest_checkpoint is None and info is not None:
             latest_checkpoint = info.latest_checkpoint
         if latest_checkpoint in (None, "", "none"):
             return Origin()
         if latest_checkpoint not in ("latest", "best"):
-            checkpoint = open_checkpoint(self._context.core_context, str(latest_checkpoint))
+            checkpoint = open_checkpoint(services, str(latest_checkpoint))
             self._warn_about_other_hparams(checkpoint)
             return Origin(checkpoint)
         if test_mode:
             return Origin()  # to go on would train nothing, and what is tried is no part of any training
         name = type(self._trial).__qualname__
         which: Literal["latest", "best"] = "latest" if latest_checkpoint == "latest" else "best"
-        services = self._context.core_context
-        found = find_checkpoint(services, which, name, smaller_is_better, _trial_id(self._context))
-        newest = None if found.storage_id is None else open_checkpoint(services, found.storage_id)
+        found = find_checkpoint(services, which, name, smaller_is_better, trial_id)
+        newest = open_checkpoint(services, found.found[0]) if found.found else None
         return Origin(newest, True, found.unlike)
 
     def _warn_about_other_hparams(self, checkpoint: SavedCheckpoint) -> None:
@@ -280,18 +276,17 @@ class Trainer:
         return continues
 
 
-def _no_trial(given: object) -> str:
-    """Return the message for something that is no trial: often the class is passed instead of an instance."""
-    if isinstance(given, type):
-        made = f"Trainer({given.__name__}(context), context)"
-        return f"Trainer got the class {given.__name__} itself, which is no trial yet. Pass an instance: {made}"
-    return f"Trainer got {given!r:.60}, a {type(given).__name__}; expected an instance of your PyTorchTrial subclass."
-
-
 def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
     """Refuse what cannot be trained, and warn of what is probably not meant."""
+    if isinstance(trial, type):
+        made = f"Trainer({trial.__name__}(context), context)"
+        raise TypeError(
+            f"Trainer got the class {trial.__name__} itself, which is no trial yet. Pass an instance: {made}"
+        )
     if not isinstance(trial, PyTorchTrial):
-        raise TypeError(_no_trial(trial))
+        raise TypeError(
+            f"Trainer got {trial!r:.60}, a {type(trial).__name__}; expected an instance of your PyTorchTrial subclass."
+        )
     if not context.core_context.is_open:
         raise RuntimeError(
             "fit() was called outside of `with pytorch.init() as context:`, where nothing is reported or saved. "
@@ -345,11 +340,11 @@ def _config(context: PyTorchTrialContext) -> dict[str, Any]:
         return {}
 
 
-def _configured_length(searcher: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:
-    """Return the training length that an older experiment's config gives."""
+def _configured_length(searcher: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit | None:
+    """Return the training length that an older experiment's config gives, if it does."""
     length = _parse_searcher_max_length(searcher)
     if not length:
-        raise ValueError("fit() needs max_length: say how long to train, for example max_length=pytorch.Epoch(10).")
+        return None
     warnings.warn(
         "searcher.max_length is deprecated as the training length: pass fit(max_length=...).",
         FutureWarning,
@@ -365,7 +360,7 @@ def _configured_length(searcher: dict[str, Any], context: PyTorchTrialContext) -
     return TrainUnit._from_searcher_unit(length, unit or Unit.BATCHES, global_batch_size)
 
 
-def _check_time_metric(searcher: dict[str, Any], max_length: TrainUnit) -> None:
+def _check_time_metric(searcher: dict[str, Any], max_length: TrainUnit | None) -> None:
     """Warn if the length that a search such as ASHA counts on is not the one that is trained."""
     metric = searcher.get("time_metric")
     if metric is None:
@@ -379,10 +374,6 @@ def _check_time_metric(searcher: dict[str, Any], max_length: TrainUnit) -> None:
         logger.warning(
             "searcher.max_time is %s %s, and fit(max_length=%r) decides.", searcher["max_time"], metric, max_length
         )
-
-
-def _trial_id(context: PyTorchTrialContext) -> int:
-    return 0 if context.trial_info is None else context.trial_info.trial_id
 
 
 def _log_plan(plan: FitPlan, progress: Progress, length: int) -> None:

@@ -24,15 +24,7 @@ if TYPE_CHECKING:
 
 
 class Validation:
-    """Validates one trial. How its methods are called is found out once.
-
-    Args:
-        trial: The trial, with exactly one of its two evaluation methods overridden.
-        context: Its context.
-        callbacks: The hooks to run.
-        loader: What `build_validation_data_loader()` returned.
-        test_mode: Look at one batch only.
-    """
+    """Validates one trial, in `test_mode` with one batch. How its methods are called is found out once."""
 
     def __init__(
         self, trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks, loader: Any, test_mode: bool

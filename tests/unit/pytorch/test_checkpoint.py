@@ -322,7 +322,7 @@ def test_latest_and_best(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = make_run(root)
 
     def find(which: Any, name: str = "DigitTrial", smaller: bool = True) -> str | None:
-        return find_checkpoint(run.core, which, name, smaller).storage_id
+        return next(iter(find_checkpoint(run.core, which, name, smaller).found), None)
 
     assert find("latest") is None
     run.save({"searcher_metric": float("nan")})
@@ -348,7 +348,7 @@ def test_a_clock_that_is_set_back_does_not_matter(root: Path) -> None:
     second = make_run(root)
     second.checkpointer.load(first)
     ids = [second.save(), second.save()]
-    assert find_checkpoint(run.core, "latest", "DigitTrial").storage_id == ids[1]
+    assert find_checkpoint(run.core, "latest", "DigitTrial").found == [ids[1]]
 
 
 def test_a_module_of_the_users_own_state(root: Path) -> None:

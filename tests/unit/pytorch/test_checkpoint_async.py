@@ -16,6 +16,7 @@ from torch import nn
 
 from determined.core import DistributedContext
 from determined.pytorch import PyTorchCallback
+from determined.pytorch.checkpoint import checkpointer
 from determined.pytorch.checkpoint.background import BackgroundSave, Snapshot
 from tests.ranks import run_threads
 from tests.unit.pytorch.checkpoints import make_run
@@ -141,18 +142,18 @@ def test_errors_surface(tmp_path: Path, where: str) -> None:
     assert any("discarded" in line for line in gate.log)
 
 
-def test_the_file_holds_the_state_of_the_moment(root: Path) -> None:
+def test_the_file_holds_the_state_of_the_moment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training goes on while it is written, and none of that is in the file."""
     run = make_run(root)
     run.train(2)
     expected = {name: value.clone() for name, value in run.model.state_dict().items()}
-    write, trained = run.checkpointer._write, threading.Event()
+    write, trained = checkpointer._write, threading.Event()
 
     def slow(*args: Any) -> Any:
         assert trained.wait(90)
         return write(*args)
 
-    run.checkpointer._write = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(checkpointer, "_write", slow)
     run.checkpointer.save_async()
     run.train(5)
     trained.set()
@@ -166,20 +167,19 @@ def test_the_file_holds_the_state_of_the_moment(root: Path) -> None:
     assert other.progress.batches_trained == 2
 
 
-def test_one_at_a_time(root: Path) -> None:
+def test_one_at_a_time(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second one waits for the first; an error of the first is raised there, and the next one works."""
     run = make_run(root)
     run.train(1)
-    write = run.checkpointer._write
 
     def fail(*args: Any) -> None:
         raise OSError("the disk is full")
 
-    run.checkpointer._write = fail  # type: ignore[method-assign]
-    run.checkpointer.save_async()
-    with pytest.raises(OSError, match="full"):
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpointer, "_write", fail)
         run.checkpointer.save_async()
-    run.checkpointer._write = write  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="full"):
+            run.checkpointer.save_async()
     run.checkpointer.save_async()
     run.checkpointer.save_async()
     assert run.checkpointer.wait() is not None
@@ -199,7 +199,7 @@ def test_a_state_that_cannot_be_saved_fails_at_once(root: Path) -> None:
     assert run.checkpointer.wait() is None
 
 
-def test_all_ranks_get_the_id_and_the_error(root: Path) -> None:
+def test_all_ranks_get_the_id_and_the_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """poll() and wait() are collective."""
 
     def body(distributed: DistributedContext) -> str | None:
@@ -208,7 +208,7 @@ def test_all_ranks_get_the_id_and_the_error(root: Path) -> None:
         storage_id = run.checkpointer.wait()
         assert run.checkpointer.poll() is None
         if distributed.rank == 0:
-            run.checkpointer._write = lambda *args: 1 / 0  # type: ignore[assignment, method-assign]
+            monkeypatch.setattr(checkpointer, "_write", lambda *args: 1 / 0)
         run.checkpointer.save_async()
         with pytest.raises(ZeroDivisionError):
             run.checkpointer.wait()

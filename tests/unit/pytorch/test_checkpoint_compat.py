@@ -27,8 +27,7 @@ from determined import errors
 from determined.pytorch import PyTorchCallback
 from determined.pytorch._plan import Progress
 from determined.pytorch.checkpoint.older_layouts import saved_counters
-from determined.pytorch.checkpoint.reading import read_state
-from determined.pytorch.checkpoint.saved import DirectoryFiles
+from determined.pytorch.checkpoint.saved import read_file, read_state
 from tests.unit.pytorch.checkpoints import Run, make_run
 
 
@@ -136,7 +135,7 @@ def test_counters_that_are_an_object_of_ours(tmp_path: Path) -> None:
     values = text("steps_completed") + b"K\x07" + text("trial_id") + b"K\x01"
     body = b"\x80\x02cdetermined.workload\nState\n)\x81}(" + values + b"ub."
     (tmp_path / "workload_sequencer.pkl").write_bytes(body)
-    counters = saved_counters(DirectoryFiles(tmp_path).read, tmp_path)
+    counters = saved_counters(functools.partial(read_file, tmp_path), tmp_path)
     assert counters == {"steps_completed": 7, "trial_id": 1, "batches_trained": 7}
     assert Progress.from_trial_state(counters, epoch_length=5).epochs_trained == 1
 
@@ -438,7 +437,7 @@ def test_counters_are_read_without_trust_too(tmp_path: Path, body: bytes, monkey
     monkeypatch.setattr(HOME_OF_SYSTEM, "system", lambda command: ran.append(command))
     (tmp_path / "trial_state.pkl").write_bytes(body)
     with pytest.raises(errors.DeterminedError, match=r"trial_state\.pkl"):
-        saved_counters(DirectoryFiles(tmp_path).read, tmp_path)
+        saved_counters(functools.partial(read_file, tmp_path), tmp_path)
     assert not ran
 
 
@@ -455,7 +454,7 @@ def test_a_huge_counters_file_is_not_read(tmp_path: Path) -> None:
     """A few numbers never take a megabyte."""
     (tmp_path / "trial_state.pkl").write_bytes(b"x" * (2 << 20))
     with pytest.raises(errors.InvalidCheckpointException, match="too large"):
-        saved_counters(DirectoryFiles(tmp_path).read, tmp_path)
+        saved_counters(functools.partial(read_file, tmp_path), tmp_path)
 
 
 def test_the_list_is_put_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -38,7 +38,7 @@ def current() -> tuple[Any, ...]:
 def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams of the test's own; once as if memory were laid out in a way that nobody knows."""
     if request.param == "copied":
-        monkeypatch.setattr(_rng, "_checked", lambda words, expected: None)
+        monkeypatch.setattr(_rng, "_words_at", lambda address, expected: None)
     random.seed(1), np.random.seed(1), torch.manual_seed(1)
 
 

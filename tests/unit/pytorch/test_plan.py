@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from determined import core
-from determined.pytorch._plan import Batch, Due, Epoch, FitPlan, TrainUnit, check_max_length, check_units
+from determined.pytorch._plan import Batch, Due, Epoch, FitPlan, TrainUnit
 
 values = st.one_of(
     st.integers(-2, 12),
@@ -117,16 +117,16 @@ def test_units_are_values() -> None:
 def test_a_length_is_a_number_of_batches_or_epochs(length: object) -> None:
     """T12: without max_length a ValueError; with a schedule, a bare unit or a bare number a TypeError."""
     with pytest.raises(TypeError, match="max_length is"):
-        check_max_length(length)
+        FitPlan(length)
     with pytest.raises(ValueError, match="max_length=pytorch"):
-        check_max_length(None)
+        FitPlan(None)
 
 
 @pytest.mark.parametrize("period", [3, TrainUnit(3), "epoch"])
 def test_a_period_is_counted_in_batches_or_epochs(period: object) -> None:
     """W21: a bare number or a bare unit is refused by the parameter's name."""
     with pytest.raises(TypeError, match="validation_period is"):
-        check_units(checkpoint_period=Batch(1), validation_period=period)
+        FitPlan(Batch(1), checkpoint_period=Batch(1), validation_period=period)
 
 
 def test_fractions() -> None:

@@ -13,7 +13,7 @@ import torch
 from determined import errors, pytorch
 from determined.artifacts import Manifest
 from determined.pytorch import Batch, ShouldExit, _trainer
-from determined.pytorch.checkpoint.checkpointer import Checkpointer
+from determined.pytorch.checkpoint import checkpointer
 from determined.pytorch.checkpoint.saved import find_checkpoint
 from tests.trials import OneWeightTrial, Recorder, Run, managed, stored_file, stored_state, train
 
@@ -220,13 +220,13 @@ class TestAsync:
     def test_training_goes_on_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Issue 4: the next batches are trained while the checkpoint is written; leaving waits for it."""
         trained = threading.Event()
-        write = Checkpointer._write
+        write = checkpointer._write
 
-        def slow(self: Any, *args: Any) -> Any:
+        def slow(*args: Any) -> Any:
             assert trained.wait(90)
-            return write(self, *args)
+            return write(*args)
 
-        monkeypatch.setattr(Checkpointer, "_write", slow)
+        monkeypatch.setattr(checkpointer, "_write", slow)
         does = lambda batch_idx: trained.set() if batch_idx == 3 else None  # noqa: E731
         run = train(trial={"does": does}, checkpoint_period=Batch([2]), checkpoint_async=True, max_length=Batch(5))
         saved = [entry[:2] for entry in run.log if entry[0] in ("batch", "checkpoint")]
@@ -236,7 +236,7 @@ class TestAsync:
     def test_an_error_surfaces_at_the_next_stop(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Issue 4: a full disk in the background ends training at the next stop, in the disk's own words."""
         run = Run([])
-        monkeypatch.setattr(Checkpointer, "_write", _full_disk)
+        monkeypatch.setattr(checkpointer, "_write", _full_disk)
 
         def wait(batch_idx: int) -> None:
             writers = [thread for thread in threading.enumerate() if thread.name == "checkpoint-writer"]
@@ -258,14 +258,14 @@ class TestAsync:
 
     def test_an_error_surfaces_at_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Issue 4: one that nobody saw before does not go unsaid."""
-        monkeypatch.setattr(Checkpointer, "_write", _full_disk)
+        monkeypatch.setattr(checkpointer, "_write", _full_disk)
         with pytest.raises(OSError, match="No space left"):
             train(checkpoint_async=True, max_length=Batch(1))
 
     def test_a_full_disk(self, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
         """4.8: an error in writing propagates; no part of a checkpoint is left, and earlier ones are."""
         first = train(max_length=Batch(2))
-        monkeypatch.setattr(Checkpointer, "_write", _full_disk)
+        monkeypatch.setattr(checkpointer, "_write", _full_disk)
         run = Run([])
         with pytest.raises(OSError, match="No space left"):
             train(run=run, max_length=Batch(4), latest_checkpoint="latest", hooks={})

@@ -29,28 +29,22 @@ class Snapshot:
 
     def copy(self, state: Any) -> Any:
         """Return `state` with all tensors copied to the CPU. Returns when the copy is complete."""
-        copying = _Copying(self._free)
-        copied = copying.value(state)
-        for device in copying.devices:
+        self._copies: dict[int, torch.Tensor] = {}
+        self._used: defaultdict[tuple[int, bool], list[torch.Tensor]] = defaultdict(list)
+        self._devices: set[torch.device] = set()
+        copied = self._value(state)
+        for device in self._devices:
             torch.get_device_module(device).synchronize(device)
-        self._free = copying.used
+        self._free = self._used
         return copied
 
-
-class _Copying:
-    def __init__(self, free: defaultdict[tuple[int, bool], list[torch.Tensor]]) -> None:
-        self._free = free
-        self._copies: dict[int, torch.Tensor] = {}
-        self.used: defaultdict[tuple[int, bool], list[torch.Tensor]] = defaultdict(list)
-        self.devices: set[torch.device] = set()
-
-    def value(self, value: Any) -> Any:
+    def _value(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         if isinstance(value, dict):
-            return refill(value, {key: self.value(item) for key, item in value.items()})
+            return refill(value, {key: self._value(item) for key, item in value.items()})
         if type(value) in (list, tuple):
-            return type(value)(self.value(item) for item in value)
+            return type(value)(self._value(item) for item in value)
         return set(value) if type(value) is set else value  # the rest cannot change
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -73,8 +67,8 @@ class _Copying:
         source = torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
         memory.copy_(source, non_blocking=pinned)
         if device.type != "cpu":
-            self.devices.add(device)
-        self.used[key].append(memory)
+            self._devices.add(device)
+        self._used[key].append(memory)
         if storage.nbytes():  # tensors without content have no place in memory
             self._copies[storage.data_ptr()] = memory
         return memory

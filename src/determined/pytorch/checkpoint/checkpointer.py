@@ -40,9 +40,8 @@ from determined.pytorch.checkpoint.parts import (
     TrainingState,
     WaitingGradients,
 )
-from determined.pytorch.checkpoint.reading import BESIDE, metadata_digest, read_state
 from determined.pytorch.checkpoint.run_facts import RunFacts
-from determined.pytorch.checkpoint.saved import SavedCheckpoint, open_checkpoint
+from determined.pytorch.checkpoint.saved import BESIDE, SavedCheckpoint, metadata_digest, open_checkpoint, read_state
 from determined.pytorch.code.copying import CodeCopy
 from determined.pytorch.data.stream import TrainingStream
 
@@ -56,17 +55,7 @@ FORMAT_VERSION = 1
 
 
 class Checkpointer:
-    """Saves and loads one `fit()`.
-
-    Args:
-        core_context: Whose storage is used.
-        context: The trial's context: models, optimizers, lr_schedulers, scaler, gradients, reducers.
-        trial: The trial, for the name of its class.
-        callbacks: Their hooks run here, and their state is saved.
-        progress: How far training is; `progress.trial_id` is the trial that runs now.
-        stream: The training data.
-        code: The user's code; by default that of the script and of what it has imported.
-    """
+    """Saves and loads one `fit()`. `progress.trial_id` is the trial that runs now."""
 
     def __init__(
         self,
@@ -127,21 +116,17 @@ class Checkpointer:
         self.wait()
         ranks = self._gather()
         metadata = self._facts.metadata(self._progress, metadata_extra)
-        written: dict[str, FileEntry] = {}
-
-        def fill(path: Path, shared: Mapping[str, SharedFile]) -> None:
-            beside = self._beside(shared, metadata)
-            written.update(self._write(path, self._assemble(ranks) | beside, self._progress.trial_state()))
-            self._run_write_end(path)
+        if self._has("on_checkpoint_write_shard"):
+            return self._save_shards(metadata, ranks)
 
         def write() -> str:
             shared = self._facts.shared_files()
+            written: dict[str, FileEntry] = {}
             with _rng.preserved(), self._store(metadata, shared, written) as (path, storage_id):
-                fill(path, shared)
+                written.update(_write(path, *self._content(ranks, shared, metadata)))
+                self._run_write_end(path)
             return storage_id
 
-        if self._has("on_checkpoint_write_shard"):
-            return self._save_shards(metadata, fill)
         return self._distributed.run_on_chief(write)
 
     def _store(
@@ -151,18 +136,23 @@ class Checkpointer:
             return self._core.checkpoint._store_path(metadata, shared, shows_shared=True)
         return self._core.checkpoint._store_path(metadata, shared, written=written)
 
-    def _beside(self, shared: Mapping[str, SharedFile], metadata: dict[str, Any]) -> dict[str, Any]:
-        """Return checksums of the other files, for `state_dict.pth`: in a copy by hand nothing else has any.
+    def _content(
+        self, ranks: list[dict[str, Any]], shared: Mapping[str, SharedFile], metadata: dict[str, Any]
+    ) -> tuple[dict[str, Any], bytes]:
+        """Return the content of `state_dict.pth` and of `trial_state.pkl`.
 
-        Not where hooks may change the files afterwards.
+        The former has the checksums of the other files, because in a copy by hand nothing else has any; but not where
+        hooks may change the files afterwards.
         """
+        counters = pickle.dumps(self._progress.trial_state(), protocol=2)
         if self._has("on_checkpoint_end", "on_checkpoint_write_end", "on_checkpoint_write_shard"):
-            return {}
+            return self._assemble(ranks), counters
         known = {name: file.entry.sha256 for name, file in shared.items()}
-        known["trial_state.pkl"] = hashlib.sha256(_counters(self._progress.trial_state())).hexdigest()
-        return {BESIDE: {**known, "metadata.json": metadata_digest(self._core.checkpoint._checked(metadata))}}
+        known["trial_state.pkl"] = hashlib.sha256(counters).hexdigest()
+        known["metadata.json"] = metadata_digest(self._core.checkpoint._checked(metadata))
+        return {**self._assemble(ranks), BESIDE: known}, counters
 
-    def _save_shards(self, metadata: dict[str, Any], fill: Callable[[Path, Mapping[str, SharedFile]], None]) -> str:
+    def _save_shards(self, metadata: dict[str, Any], ranks: list[dict[str, Any]]) -> str:
         """Have every rank write into a directory of its own, and the chief write the common files too. Collective."""
         is_chief = self._distributed.rank == 0
         store = self._core.checkpoint.store_path(metadata if is_chief else None, shard=True)
@@ -170,7 +160,8 @@ class Checkpointer:
             if is_chief:
                 shared = self._facts.shared_files()
                 write_shared(path, shared)
-                fill(path, shared)
+                _write(path, *self._content(ranks, shared, metadata))
+                self._run_write_end(path)
             self._callbacks.on_checkpoint_write_shard(str(path))
         return storage_id
 
@@ -186,20 +177,16 @@ class Checkpointer:
         self.wait()
         ranks = self._gather()
         metadata = self._facts.metadata(self._progress, metadata_extra)
-        trial_state = self._progress.trial_state()
-        written: dict[str, FileEntry] = {}
 
         def begin() -> None:
             with _rng.preserved():
                 shared = self._facts.shared_files()
-                state = self._snapshot.copy(self._assemble(ranks)) | self._beside(shared, metadata)
-
-            def write(path: Path) -> None:
-                written.update(self._write(path, state, trial_state))
-
+                state, counters = self._content(ranks, shared, metadata)
+                state = self._snapshot.copy(state)
+            written: dict[str, FileEntry] = {}
             self._background = BackgroundSave(
                 lambda: self._store(metadata, shared, written),
-                write,
+                lambda path: written.update(_write(path, state, counters)),
                 self._run_write_end if self._has("on_checkpoint_end", "on_checkpoint_write_end") else None,
             )
 
@@ -268,14 +255,6 @@ class Checkpointer:
         checkpoint["format_version"] = FORMAT_VERSION
         self._callbacks.on_checkpoint_save_start(checkpoint)
         return self._state.encode(checkpoint, is_changed=bool(self._callbacks.on_checkpoint_save_start))
-
-    def _write(self, path: Path, state: dict[str, Any], trial_state: dict[str, int]) -> dict[str, FileEntry]:
-        (path / "code").mkdir(exist_ok=True)
-        (path / "code").chmod(0o755)
-        return {
-            "state_dict.pth": _save_state(state, path / "state_dict.pth"),
-            "trial_state.pkl": write_measured(path / "trial_state.pkl", _counters(trial_state)),
-        }
 
     def _has(self, *hooks: str) -> bool:
         return any(overrides(callback, hook) for callback in self._callbacks.named.values() for hook in hooks)
@@ -375,16 +354,18 @@ def _unpacked(packed: bytes) -> dict[str, Any]:
     return state
 
 
-def _counters(trial_state: dict[str, int]) -> bytes:
-    return pickle.dumps(trial_state, protocol=2)
-
-
-def _save_state(state: dict[str, Any], path: Path) -> FileEntry:
+def _write(path: Path, state: dict[str, Any], counters: bytes) -> dict[str, FileEntry]:
+    """Write the files that are this checkpoint's own."""
+    (path / "code").mkdir(exist_ok=True)
+    (path / "code").chmod(0o755)
     serialization, computes = torch.serialization, torch.serialization.get_crc32_options()
     try:
         serialization.set_crc32_options(True)  # a copy without our manifest has no other checksums
-        with naming(path), MeasuredFile(path) as file:
+        with naming(path / "state_dict.pth"), MeasuredFile(path / "state_dict.pth") as file:
             torch.save(state, file)  # type: ignore[arg-type]  # it needs no more of a file than write() and flush()
     finally:
         serialization.set_crc32_options(computes)
-    return file.entry
+    return {
+        "state_dict.pth": file.entry,
+        "trial_state.pkl": write_measured(path / "trial_state.pkl", counters),
+    }

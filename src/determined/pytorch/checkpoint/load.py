@@ -21,7 +21,7 @@ from determined.core._context import _dummy_init
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch.checkpoint.older_layouts import modernise
 from determined.pytorch.checkpoint.parts import CheckpointMismatch, Models
-from determined.pytorch.checkpoint.reading import read_state, verify_without_manifest
+from determined.pytorch.checkpoint.saved import read_state, verify_without_manifest
 from determined.pytorch.code import saved_script
 
 logger = logging.getLogger("determined.pytorch")
@@ -112,11 +112,9 @@ def load_trial_from_checkpoint_path(
     _add_from_caller(home, saved, {"hparams": hparams, "experiment_config": exp_conf})
     if saved.get("is_trainer"):
         context = CheckpointLoadContext(saved.get("hparams"), saved.get("experiment_config"))
-        code = _code(home, saved, trial_class)
     else:
         context = _legacy_context(home, saved)
-        code = _legacy_code(home, saved, trial_class)
-    with code as cls:
+    with _code(home, saved, trial_class) as cls:
         trial = cls(context, **arguments)
     checkpoint = read_state(home, **load_kwargs)
     if saved["is_old"] and callable(getattr(trial, "build_model", None)):
@@ -214,19 +212,33 @@ def _found(module: Any, name: str) -> type[Any]:
 
 @contextlib.contextmanager
 def _code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) -> Iterator[type[Any]]:
-    """The trial's class; imports inside the block find the checkpoint's code first, if it comes from there."""
+    """The trial's class; imports inside the block find the checkpoint's code first, if it comes from there.
+
+    A trial that was started by its class is imported from the directory of the code, as when it was trained.
+    """
     if given is not None:
         yield given
         return
+    before = None if saved.get("is_trainer") else Path.cwd()
     with contextlib.ExitStack() as stack:
         try:
-            cls = _imported(home, saved, stack)
+            if before is not None and (home / "code").is_dir():
+                os.chdir(home / "code")
+            cls = _imported(home if before is None else before / home, saved, stack)
         except SystemExit as left:
+            if before is not None:
+                raise errors.InvalidExperimentException(
+                    f"The code in {home / 'code'} called sys.exit({left.code!r}) while it was imported. "
+                    "Put what it does when it is run under `if __name__ == '__main__':`."
+                ) from left
             module, name = _spec(saved)
             raise ValueError(
                 f"The trial class {module}:{name} cannot be imported from {home / 'code'}, whose code called "
                 f"sys.exit({left.code!r}). Import it yourself, and pass trial_class={name}."
             ) from left
+        finally:
+            if before is not None:
+                os.chdir(before)
         yield cls
 
 
@@ -266,28 +278,6 @@ def _main(code: Path, recorded: str | None, name: str, stack: contextlib.ExitSta
         return running
     stack.enter_context(import_from_path(code))
     return saved_script.import_script(code, script)
-
-
-@contextlib.contextmanager
-def _legacy_code(home: Path, saved: Mapping[str, Any], given: type[Any] | None) -> Iterator[type[Any]]:
-    """The class of a trial that was started by its class: from the checkpoint's code, as when it was trained."""
-    before = Path.cwd()
-    if given is not None:
-        yield given
-        return
-    with contextlib.ExitStack() as stack:
-        try:
-            if (home / "code").is_dir():
-                os.chdir(home / "code")
-            cls = _imported(before / home, saved, stack)
-        except SystemExit as left:
-            raise errors.InvalidExperimentException(
-                f"The code in {home / 'code'} called sys.exit({left.code!r}) while it was imported. "
-                "Put what it does when it is run under `if __name__ == '__main__':`."
-            ) from left
-        finally:
-            os.chdir(before)
-        yield cls
 
 
 def _legacy_context(home: Path, saved: Mapping[str, Any]) -> CheckpointLoadContext:

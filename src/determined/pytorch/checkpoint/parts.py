@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,6 +17,9 @@ from determined.pytorch._callback import PyTorchCallback, overrides
 from determined.pytorch.checkpoint import model_state
 from determined.pytorch.checkpoint.encoding import from_plain, to_plain
 from determined.pytorch.parallel.gradients import average_waiting
+
+if TYPE_CHECKING:
+    from determined.pytorch._context import PyTorchTrialContext
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -299,16 +302,10 @@ class Schedulers(Listed):
         return [f"it was saved by another kind of scheduler, which has no {', '.join(absent)}."] if absent else []
 
 
-class HasScaler(Protocol):
-    """The trial's context."""
-
-    scaler: Any
-
-
 class Scaler(Part):
     """The gradient scaler of the context, if there is one; it may be wrapped late."""
 
-    def __init__(self, context: HasScaler) -> None:
+    def __init__(self, context: PyTorchTrialContext) -> None:
         self._context = context
 
     def state_dict(self) -> Any:

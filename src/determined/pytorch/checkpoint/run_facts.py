@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -18,7 +19,6 @@ from determined._redact import redacted
 from determined._version import __version__
 from determined.artifacts import SharedFile, documents
 from determined.core.recording.values import plain as json_value
-from determined.pytorch.checkpoint.reading import script_checksum
 from determined.pytorch.code.copying import CodeCopy
 
 if TYPE_CHECKING:
@@ -30,44 +30,34 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class RunFacts:
-    """What the checkpoints of one run say about it.
-
-    Args:
-        core_context: Whose storage is used.
-        context: The trial's context, for config, hyperparameters and seed.
-        trial: The trial, for the name of its class.
-        code: The user's code; by default that of the script and of what it has imported.
-    """
+    """What the checkpoints of one run say about it; by default they copy the script and what it has imported."""
 
     def __init__(
         self, core_context: core.Context, context: PyTorchTrialContext, trial: PyTorchTrial, code: CodeCopy | None
     ) -> None:
         self._context = context
         self._trial_class = f"{type(trial).__module__}:{type(trial).__qualname__}"
-        self._code = code or CodeCopy(without=_own_places(core_context))
+        own = [Path(core_context.checkpoint.location), data_directory()]
+        self._code = code or CodeCopy(without=[place for place in own if place.is_absolute()])
         if context.distributed.rank == 0:
             self._code.read()  # now, because a person may go on editing while the run trains
         self._described: tuple[str | None, SharedFile] | None = None  # load_data.json, and the script it names
         self._kept_as_text: set[str] = set()
         self._about_the_run = _about_the_run(core_context)
+        try:
+            self.seed: int | None = context.get_trial_seed()
+        except errors.InternalException:  # the context was made without one
+            self.seed = None
         self.newest = ""
         """When the checkpoint that training goes on from was saved, and later the last of this run's own."""
 
-    @property
-    def seed(self) -> int | None:
-        """The trial's seed; None if the context was made without one."""
-        try:
-            return self._context.get_trial_seed()
-        except errors.InternalException:
-            return None
-
     def shared_files(self) -> dict[str, SharedFile]:
         """Return the files that all checkpoints of the run have in common, so that they are written only once."""
-        code = {f"code/{path}": file for path, file in self._code.read().items()}
+        files = self._code.read()
         self._code.say()
         if self._described is None or self._described[0] != self._code.script:
             self._described = (self._code.script, self._describe())
-        return {**code, "load_data.json": self._described[1]}
+        return {**{f"code/{path}": file for path, file in files.items()}, "load_data.json": self._described[1]}
 
     def _describe(self) -> SharedFile:
         described = json.dumps(self._load_data(), indent=2).encode()
@@ -126,6 +116,16 @@ def _about_the_run(core_context: core.Context) -> dict[str, Any]:
     return about
 
 
+def script_checksum(script: str | None) -> str | None:
+    """Return the SHA-256 of a script; None if it cannot be read, or is a notebook, whose file changes as it runs."""
+    if script is None or script.endswith(".ipynb"):
+        return None
+    try:
+        return hashlib.sha256(Path(script).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
 def _later_than(moment: str) -> str:
     """Return the time now; or just after `moment` if the clock was set back since, so that the order is right."""
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -147,8 +147,3 @@ def _lenient(value: Any, name: str, said: set[str]) -> Any:
             said.add(name)
             logger.warning("load_data.json: %s is of type %s, and is kept as text.", name, type(value).__name__)
         return repr(value)
-
-
-def _own_places(core_context: core.Context) -> list[Path]:
-    places = [Path(core_context.checkpoint.location), data_directory()]
-    return [place for place in places if place.is_absolute()]

@@ -85,14 +85,9 @@ def choose(
     is_chief: bool = True,
     is_managed: bool = True,
 ) -> SavePolicy:
-    """Return the policy with this name.
+    """Return the policy with this name: "best", "all" or "none".
 
-    Args:
-        policy: "best", "all" or "none".
-        searcher: The `searcher` section of the experiment config, if there is one.
-        best_so_far: What is the best of the experiment.
-        is_chief: Whether this rank is the one that speaks.
-        is_managed: Whether a search depends on the metric, so that a validation without it is an error under "best".
+    If the trial is managed, a search depends on the metric, so that a validation without it is an error under "best".
     """
     if policy not in POLICIES:
         raise ValueError(f"checkpoint_policy is {policy!r}; expected 'best', 'all' or 'none'.")

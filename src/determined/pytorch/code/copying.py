@@ -33,7 +33,7 @@ MOST_LOOKED_AT = 50_000  # a data set beside the script must not make a checkpoi
 # Directories that hold one of these are Python environments, or checkpoints with copies of the code themselves.
 NOT_CODE = ("pyvenv.cfg", ".artifacts")
 _MAIN = ("__main__", "__mp_main__")
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = {"site-packages", "dist-packages"}
 
 # Why a file that was imported, or that .detinclude names, is not in the copy.
 _REASONS = {
@@ -193,9 +193,9 @@ class _Tree:
         if not real.is_relative_to(self.root):
             raise _LeftOut("outside")
         own, target = self.path_of(place), real.relative_to(self.root).as_posix()
-        if any(map(has_secret_name, (path, own, target))):
+        if any(map(has_secret_name, {path, own, target})):
             raise _LeftOut("secret")
-        if not self._include.match_with_parents(own) and (self._ignored.match(own) or self._ignored.match(target)):
+        if not self._include.match_with_parents(own) and any(map(self._ignored.match, {own, target})):
             raise _LeftOut("ignored")
         try:
             check_path(f"code/{path}")
@@ -260,7 +260,7 @@ def _file_of(module: ModuleType | None) -> Path | None:
     if not isinstance(found, str) or found.startswith(_installed()):
         return None
     path = Path(os.path.abspath(found))  # noqa: PTH100 - .absolute() keeps ".."
-    return None if any(part in _INSTALLED for part in path.parts) else path
+    return path if _INSTALLED.isdisjoint(path.parts) else None
 
 
 @functools.cache

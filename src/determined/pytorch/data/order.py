@@ -310,11 +310,6 @@ def is_sharded(sampler: Any) -> bool:
 class Permutation:
     """A permutation of `range(length)` that is a pure function of (length, seed, epoch).
 
-    Args:
-        length: How many records an epoch has.
-        seed: The trial's seed.
-        epoch: The epoch; each has its own order.
-
     Example::
 
         order = Permutation(100_000_000, seed=1, epoch=0)

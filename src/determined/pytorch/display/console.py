@@ -22,7 +22,7 @@ from determined._redact import redacted_arguments
 from determined._wording import visible
 from determined.core.recording.values import differences
 from determined.pytorch._plan import Epoch, FitPlan
-from determined.pytorch.checkpoint.reading import script_checksum
+from determined.pytorch.checkpoint.run_facts import script_checksum
 
 if TYPE_CHECKING:
     from determined import core
@@ -35,7 +35,7 @@ logger = logging.getLogger("determined.pytorch")
 
 def say(text: str) -> None:
     """Print a line, unless output is switched off. For the chief."""
-    if is_quiet():
+    if is_on("DET_QUIET"):
         return
     if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
         logger.info("%s", text)
@@ -45,9 +45,9 @@ def say(text: str) -> None:
             sys.stderr.flush()
 
 
-def is_quiet() -> bool:
-    """Return whether `DET_QUIET` is set."""
-    return os.environ.get("DET_QUIET", "").strip().lower() not in ("", "0", "false", "no", "off")
+def is_on(variable: str) -> bool:
+    """Return whether an environment variable is set, to something else than "off" and its like."""
+    return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
 def _is_enabled() -> bool:
@@ -82,7 +82,7 @@ def say_beginning(
     core_context: core.Context, plan: FitPlan, progress: Progress, origin: Origin, trial: str, *, continues: bool
 ) -> None:
     """Print what the fit resumes from, that nothing is left to train, or why it starts afresh. For the chief."""
-    if is_quiet():
+    if is_on("DET_QUIET"):
         return
     if origin.checkpoint is None:
         say(_fresh(core_context, plan, origin, trial))
@@ -197,7 +197,7 @@ class Outcome:
 
 def say_end(core_context: core.Context, plan: FitPlan, progress: Progress, origin: Origin, outcome: Outcome) -> None:
     """Print what was trained, the best value and where its checkpoint is, and what to type next. For the chief."""
-    if is_quiet():
+    if is_on("DET_QUIET"):
         return
     trained = progress.batches_trained - outcome.first_batch
     if outcome.ended_by:

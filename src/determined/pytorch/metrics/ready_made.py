@@ -64,7 +64,7 @@ class SumReducer(MetricReducer):
 
     def __init__(self, keep_shape: bool = False) -> None:
         self.keep_shape = keep_shape
-        self._total = _Total()
+        self.reset()
 
     def reset(self) -> None:
         self._total = _Total()
@@ -114,7 +114,7 @@ class MeanReducer(MetricReducer):
         return total / weight if weight else math.nan
 
 
-class CountReducer(MetricReducer):
+class CountReducer(SumReducer):
     """How many there were, on all ranks together.
 
     Example::
@@ -124,17 +124,8 @@ class CountReducer(MetricReducer):
     """
 
     def __init__(self) -> None:
-        self._total = _Total()
-
-    def reset(self) -> None:
-        self._total = _Total()
+        super().__init__(keep_shape=True)
 
     def update(self, count: Any = 1) -> None:
         """Count one more, or `count` more."""
-        self._total.add(count)
-
-    def per_slot_reduce(self) -> Any:
-        return self._total.fetched()
-
-    def cross_slot_reduce(self, per_slot_metrics: Sequence[Any]) -> Any:
-        return _joined(per_slot_metrics)
+        super().update(count)

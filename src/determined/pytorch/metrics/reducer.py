@@ -150,8 +150,7 @@ class _TorchMetric(MetricReducer):
 
 
 def _parts(metric: Any) -> list[Any]:
-    base = sys.modules["torchmetrics"].Metric
-    return [module for module in metric.modules() if isinstance(module, base)]
+    return [module for module in metric.modules() if isinstance(module, _torchmetrics()[0])]
 
 
 def _merge(states: list[Any], reduction: Callable[[Any], Any] | None) -> Any:
@@ -164,9 +163,10 @@ def _merge(states: list[Any], reduction: Callable[[Any], Any] | None) -> Any:
     return values if reduction is None or not values else reduction(values)
 
 
-def _is_torchmetric(reducer: Any) -> bool:
-    torchmetrics = sys.modules.get("torchmetrics")  # a user who has a metric has imported it
-    return torchmetrics is not None and isinstance(reducer, (torchmetrics.Metric, torchmetrics.MetricCollection))
+def _torchmetrics() -> tuple[Any, ...]:
+    """Return the classes of metrics and collections; a user who has one has imported the package."""
+    torchmetrics = sys.modules.get("torchmetrics")
+    return () if torchmetrics is None else (torchmetrics.Metric, torchmetrics.MetricCollection)
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class _PyTorchReducerContext:
         """See `PyTorchTrialContext.wrap_reducer`."""
         if not (name is None or isinstance(name, str) or _is_names(name)):
             raise ReducerTypeError(f"wrap_reducer() got name={name!r}. Use a str, None, or a dict from str to str.")
-        if inspect.isclass(reducer) and (issubclass(reducer, MetricReducer) or _is_torchmetric_class(reducer)):
+        if inspect.isclass(reducer) and issubclass(reducer, (MetricReducer, *_torchmetrics()[:1])):
             reducer = reducer()
         adapted = self._adapt(reducer)
         if adapted is reducer or isinstance(adapted, _TorchMetric):
@@ -300,7 +300,7 @@ class _PyTorchReducerContext:
     def _adapt(self, reducer: Any) -> MetricReducer:
         if isinstance(reducer, MetricReducer):
             return reducer
-        if _is_torchmetric(reducer):
+        if isinstance(reducer, _torchmetrics()):
             return _TorchMetric(reducer if self._device is None else reducer.to(self._device))
         if callable(reducer):
             return _SimpleReducer(reducer)
@@ -322,11 +322,6 @@ class _PyTorchReducerContext:
         return ReducerFailed(
             f"{method}() of reducer {entry} failed on rank {self._rank}{given}: {type(error).__name__}: {error}"
         )
-
-
-def _is_torchmetric_class(cls: type) -> bool:
-    torchmetrics = sys.modules.get("torchmetrics")
-    return torchmetrics is not None and issubclass(cls, torchmetrics.Metric)
 
 
 def _is_names(name: Any) -> bool:

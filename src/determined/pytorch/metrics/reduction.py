@@ -11,12 +11,13 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
 from determined import errors
+from determined.core import DistributedContext
 from determined.core.recording.values import BatchColumns
 from determined.pytorch.metrics.rank_metrics import Array, Column, RankMetrics, described, join_sums, to_numpy
 from determined.pytorch.metrics.reducer import Reducer, _PyTorchReducerContext, exchange
@@ -30,25 +31,6 @@ NO_BATCH = (
     "The validation data loader gave no batch on any rank. Look at build_validation_data_loader(): the dataset is "
     "empty, or drop_last drops its only batch."
 )
-
-
-class Collective(Protocol):
-    """The part of `core.DistributedContext` that is used here."""
-
-    @property
-    def rank(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    def allgather(self, stuff: Any) -> list[Any]: ...
-
-
-class _Alone:
-    rank, size = 0, 1
-
-    def allgather(self, stuff: Any) -> list[Any]:
-        return [stuff]
 
 
 @dataclass(frozen=True)
@@ -91,8 +73,10 @@ class _Part:
 class _Results:
     """What a method of the trial returns on this rank until a stop, and the exchange with the other ranks."""
 
-    def __init__(self, distributed: Collective | None, method: str, first_batch: int = 0, **options: Any) -> None:
-        self._ranks: Collective = distributed or _Alone()
+    def __init__(
+        self, distributed: DistributedContext | None, method: str, first_batch: int = 0, **options: Any
+    ) -> None:
+        self._ranks = distributed or DistributedContext()
         rank, size = self._ranks.rank, self._ranks.size
         self._collect = functools.partial(RankMetrics, method, rank=rank, size=size, **options)
         self._mine = self._collect(first_batch=first_batch)
@@ -152,7 +136,11 @@ class TrainingWindow(_Results):
     """
 
     def __init__(
-        self, distributed: Collective | None = None, *, kept_batches: int = KEPT_BATCHES, first_batch: int = 0
+        self,
+        distributed: DistributedContext | None = None,
+        *,
+        kept_batches: int = KEPT_BATCHES,
+        first_batch: int = 0,
     ) -> None:
         super().__init__(distributed, "train_batch", first_batch, kept=kept_batches)
         self._kept = kept_batches
@@ -195,7 +183,7 @@ class ValidationPass(_Results):
         result = validation.reduce(trial.evaluation_reducer(), reducers)
     """
 
-    def __init__(self, distributed: Collective | None = None, *, keep_outputs: bool = False) -> None:
+    def __init__(self, distributed: DistributedContext | None = None, *, keep_outputs: bool = False) -> None:
         super().__init__(distributed, "evaluate_batch", kept=None if keep_outputs else 0, validation=True)
 
     def outputs(self) -> list[dict[str, Any]]:
@@ -257,7 +245,7 @@ class ValidationPass(_Results):
 
 
 def reduce_full_dataset(
-    metrics: Any, distributed: Collective | None = None, reducers: _PyTorchReducerContext | None = None
+    metrics: Any, distributed: DistributedContext | None = None, reducers: _PyTorchReducerContext | None = None
 ) -> ValidationResult:
     """Return what `evaluate_full_dataset` returned on the chief, and the validation reducers' metrics. Collective.
 
@@ -266,7 +254,7 @@ def reduce_full_dataset(
         distributed: The ranks; None for one process.
         reducers: The trial's reducers.
     """
-    ranks: Collective = distributed or _Alone()
+    ranks = distributed or DistributedContext()
     error = metrics if isinstance(metrics, Exception) else None
     if error is None and ranks.rank == 0 and not isinstance(metrics, Mapping):
         error = TypeError(f"evaluate_full_dataset() returned {described(metrics)}. Return a dict from name to value.")
@@ -412,7 +400,7 @@ def _combine_metrics(per_rank: Iterable[tuple[Mapping[str, Any], int]]) -> tuple
 
 
 def _reduce_metrics(
-    context: Collective,
+    context: DistributedContext,
     batch_metrics: Sequence[Mapping[str, Any]],
     keys: Iterable[str] | None,
     metrics_reducers: Mapping[str, Reducer] | Reducer,
@@ -427,7 +415,7 @@ def _reduce_metrics(
 
 
 def _combine_and_average_training_metrics(
-    context: Collective, per_batch_metrics: Sequence[Mapping[str, Any]]
+    context: DistributedContext, per_batch_metrics: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
     """Return each batch's mean over ranks on the chief, this rank's own list elsewhere. Collective."""
     if context.size == 1:

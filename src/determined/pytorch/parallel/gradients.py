@@ -71,13 +71,7 @@ class Gradients:
                 self._compress(entry)
 
     def add_optimizer(self, optimizer: Any, averages: bool, compression: torch.dtype | None = None) -> None:
-        """Register an optimizer.
-
-        Args:
-            optimizer: The optimizer.
-            averages: Divide by the aggregation frequency, rather than sum.
-            compression: The type in which ranks exchange its gradients.
-        """
+        """Register an optimizer, which divides by the aggregation frequency if it `averages`, rather than sum."""
         clears_plainly = isinstance(optimizer, Optimizer) and (
             type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)
         )

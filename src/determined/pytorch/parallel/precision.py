@@ -103,7 +103,9 @@ class Precision:
     def autocast(self, model: Module, device: torch.device) -> Module:
         """Make the model's forward pass run in this trial's autocast type, and return it."""
         chosen = self._dtype if self.is_automatic or self._is_apex else autocast_dtype(device, None)
-        return autocast_forward(model, device, chosen)
+        # It stays the same object, with its class, hooks and state, so it can be wrapped, compiled, copied and saved.
+        model.forward = _AutocastForward(model.forward, device.type, chosen)
+        return model
 
     def _scale(self) -> None:
         # A disabled scaler changes nothing, and asking it would cost something on every batch.
@@ -124,18 +126,11 @@ def new_scaler(device: torch.device, dtype: torch.dtype | None, **options: Any) 
     return torch.amp.GradScaler(device.type, enabled=dtype is torch.float16, **options)
 
 
-def autocast_forward(model: Module, device: torch.device, dtype: torch.dtype | None) -> Module:
-    """Make the model's forward pass run in `dtype` and return float32, and return it. None computes as before.
-
-    It stays the same object: its class, attributes, parameters, hooks and state are untouched, so it can be
-    wrapped, compiled, copied and saved like any other.
-    """
-    model.forward = _AutocastForward(model.forward, device.type, dtype)
-    return model
-
-
 class _AutocastForward:
-    """A class and not a closure, so that a deep copy of the model calls the copy's forward pass."""
+    """Runs a forward pass in `dtype` (None: as it is) and returns float32.
+
+    A class and not a closure, so that a deep copy of the model calls the copy's forward pass.
+    """
 
     def __init__(self, forward: Callable[..., Any], device_type: str, dtype: torch.dtype | None) -> None:
         functools.update_wrapper(self, forward)  # what looks at the signature of forward() finds the user's
