@@ -143,11 +143,12 @@ class CheckpointContext:
         """Like `store_path`, with files that other checkpoints of this process hold too.
 
         They are in the directory only with `shows_shared`; then those that the block changes are stored as they are.
-        The block may fill `written` with the entries of files that it has measured while writing them.
+        The block may fill `written` with the entries of files that it has measured while writing them; then the
+        metadata is what `_checked()` returned, too.
         """
         self._check_chief("store_path")
         shared = shared or {}
-        checked = self._checked(metadata)
+        checked = self._checked(metadata) if written is None else dict(metadata or {})
         storage_id = str(uuid.uuid4())
         with self._storage.draft(storage_id, is_sole=True) as draft:
             path = draft.workspace()

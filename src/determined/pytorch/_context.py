@@ -330,6 +330,8 @@ class PyTorchTrialContext(TrialFacts):
     def finish_batch(self) -> Callable[[int], None] | None:
         """Return what has to be called after each `train_batch` with its index; None if nothing. For the loop."""
         update_scaler = None if self.gradients.scaler is None else self.gradients.update_scaler
+        if update_scaler is None and not self.lr_schedulers:
+            return None
         frequency, position = self.gradients.aggregation_frequency, self.position
         return finishing(self.lr_schedulers, frequency, position.epoch_length, position.epoch_shift, update_scaler)
 

@@ -79,7 +79,7 @@ class Fit:
             metadata["searcher_metric"] = self.last_value
         if self.plan.test_mode:
             metadata["test_mode"] = True
-        if (best := self.policy.best_so_far()) is not None:
+        if self.policy.kind == "best" and (best := self.policy.best_so_far()) is not None:
             metadata["best_validation"] = best
         return metadata
 
@@ -284,7 +284,8 @@ def checkpoint(fit: Fit) -> None:
     """Save, unless this batch count is saved. Collective."""
     if fit.is_saved:
         return
-    finish_saving(fit)
+    if fit.saves_async:
+        finish_saving(fit)
     fit.core.train.set_status("checkpointing")
     before, fit.progress.last_checkpoint = fit.progress.last_checkpoint, fit.progress.batches_trained
     with _invalid_hp_ends_training(fit):

@@ -256,7 +256,6 @@ def isolated_iterator(source: Iterable[T], own: OwnStreams) -> Iterator[T]:
 
 
 def _differ(before: tuple[Any, Any, torch.Tensor], after: tuple[Any, Any, torch.Tensor]) -> bool:
-    """Whether something was drawn between two copies."""
     return (
         after[0] is not before[0]
         or (after[1] is not before[1] and str(after[1]) != str(before[1]))

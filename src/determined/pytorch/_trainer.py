@@ -255,7 +255,7 @@ class Trainer:
         retention: dict[str, int] | None,
     ) -> bool:
         """Restore what was saved, if anything; return whether training goes on from its counters. Collective."""
-        services, checkpoint = self._context.core_context, origin.checkpoint
+        services, checkpoint, storage_id = self._context.core_context, origin.checkpoint, origin.storage_id
         continues = False
         if checkpoint is not None:
             continues = checkpointer.load(checkpoint)
@@ -264,11 +264,11 @@ class Trainer:
                 outcome.best_before = checkpoint.best
         if continues:
             outcome.first_batch = progress.batches_trained
-            outcome.newest = (origin.storage_id or "", progress.batches_trained)
+            outcome.newest = (storage_id or "", progress.batches_trained)
         self._context.position.epoch_shift = stream.epoch_shift(progress.batches_trained)
         services.train.note_fit(
             progress.batches_trained,
-            origin.storage_id,
+            storage_id,
             continues=continues,
             joins=origin.is_own,
             retention=retention,
@@ -333,7 +333,6 @@ def _warn_about_unwrapped_parameters(trial: str, context: PyTorchTrialContext) -
 
 
 def _config(context: PyTorchTrialContext) -> dict[str, Any]:
-    """Return the experiment config; empty if there is none."""
     try:
         return context.get_experiment_config()
     except ValueError:

@@ -97,68 +97,51 @@ class BackgroundSave:
     def __init__(
         self, store: Store, write: Callable[[Path], None], hooks: Callable[[Path], None] | None = None
     ) -> None:
-        self._store = store
-        self._write = write
         self._hooks = hooks
         self._stack = contextlib.ExitStack()
         self._place: tuple[Path, str] | None = None
         self._failed: BaseException | None = None
-        self._is_stored = False
-        self._thread = self._start(self._first)
+        self._thread = self._start(lambda: self._begin(store, write))
 
     def poll(self) -> str | None:
         """Return the id once it is stored, None before. Raises its error."""
-        if not self._thread.is_alive():
-            self._go_on()
-        return self._result() if not self._thread.is_alive() else None
+        return None if self._thread.is_alive() else self._go_on(waits=False)
 
     def wait(self) -> str:
         """Wait until it is stored, and return the id. Raises its error."""
         self._thread.join()
-        self._go_on()
-        self._thread.join()
-        found = self._result()
+        found = self._go_on(waits=True)
         assert found is not None, "stored, or an error was raised"
         return found
 
-    def _go_on(self) -> None:
-        """Run the hooks and start to store the directory, if the files are written."""
-        if self._failed is not None or self._is_stored or self._hooks is None:
-            return
-        hooks, self._hooks = self._hooks, None
-        assert self._place is not None, "the first thread ended without an error"
-        try:
-            hooks(self._place[0])
-        except BaseException as failed:
-            self._stack.__exit__(type(failed), failed, failed.__traceback__)
-            self._failed = failed
-            raise
-        self._thread = self._start(self._publish)
+    def _begin(self, store: Store, write: Callable[[Path], None]) -> None:
+        self._place = self._stack.enter_context(store())
+        write(self._place[0])
+        if self._hooks is None:
+            self._stack.close()
 
-    def _result(self) -> str | None:
+    def _go_on(self, *, waits: bool) -> str | None:
+        """Run the hooks and start to store the directory, if that is left to do; return the id if it is stored."""
+        hooks, self._hooks, place = self._hooks, None, self._place
+        if hooks is not None and place is not None and self._failed is None:
+            self._attempt(lambda: hooks(place[0]))
+            if self._failed is None:
+                self._thread = self._start(self._stack.close)
+            if waits:
+                self._thread.join()
         if self._failed is not None:
             raise self._failed
-        return self._place[1] if self._is_stored and self._place is not None else None
+        return None if place is None or self._thread.is_alive() else place[1]
 
     def _start(self, work: Callable[[], None]) -> threading.Thread:
-        def run() -> None:
-            try:
-                work()
-            except BaseException as failed:  # noqa: BLE001 - raised in the thread that trains
-                self._stack.__exit__(type(failed), failed, failed.__traceback__)
-                self._failed = failed
-
         # Not a daemon: a program that ends without waiting still ends with a whole checkpoint.
-        thread = threading.Thread(target=run, name="checkpoint-writer", daemon=False)
+        thread = threading.Thread(target=self._attempt, args=(work,), name="checkpoint-writer", daemon=False)
         thread.start()
         return thread
 
-    def _first(self) -> None:
-        self._place = self._stack.enter_context(self._store())
-        self._write(self._place[0])
-        if self._hooks is None:
-            self._publish()
-
-    def _publish(self) -> None:
-        self._stack.close()
-        self._is_stored = True
+    def _attempt(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as failed:  # noqa: BLE001 - raised in the thread that trains
+            self._stack.__exit__(type(failed), failed, failed.__traceback__)
+            self._failed = failed

@@ -94,7 +94,7 @@ class Checkpointer:
         state.track("models_state_dict", models)
         state.track("optimizers_state_dict", optimizers)
         state.track("lr_schedulers_state_dict", schedulers)
-        state.track("scaler_state_dict", Scaler(self._context))
+        state.track("scaler_state_dict", Scaler(self._context.precision))
         state.track("callbacks", CallbackStates(self._callbacks.named))
         state.track("data", DataPosition(self._stream))
         state.track("gradients", WaitingGradients(self._context.gradients))
@@ -120,10 +120,10 @@ class Checkpointer:
             return self._save_shards(metadata, ranks)
 
         def write() -> str:
-            shared = self._facts.shared_files()
+            shared, checked = self._facts.shared_files(), self._core.checkpoint._checked(metadata)
             written: dict[str, FileEntry] = {}
-            with _rng.preserved(), self._store(metadata, shared, written) as (path, storage_id):
-                written.update(_write(path, *self._content(ranks, shared, metadata)))
+            with _rng.preserved(), self._store(checked, shared, written) as (path, storage_id):
+                written.update(_write(path, *self._content(ranks, shared, checked)))
                 self._run_write_end(path)
             return storage_id
 
@@ -149,7 +149,7 @@ class Checkpointer:
             return self._assemble(ranks), counters
         known = {name: file.entry.sha256 for name, file in shared.items()}
         known["trial_state.pkl"] = hashlib.sha256(counters).hexdigest()
-        known["metadata.json"] = metadata_digest(self._core.checkpoint._checked(metadata))
+        known["metadata.json"] = metadata_digest(metadata)
         return {**self._assemble(ranks), BESIDE: known}, counters
 
     def _save_shards(self, metadata: dict[str, Any], ranks: list[dict[str, Any]]) -> str:
@@ -180,12 +180,12 @@ class Checkpointer:
 
         def begin() -> None:
             with _rng.preserved():
-                shared = self._facts.shared_files()
-                state, counters = self._content(ranks, shared, metadata)
+                shared, checked = self._facts.shared_files(), self._core.checkpoint._checked(metadata)
+                state, counters = self._content(ranks, shared, checked)
                 state = self._snapshot.copy(state)
             written: dict[str, FileEntry] = {}
             self._background = BackgroundSave(
-                lambda: self._store(metadata, shared, written),
+                lambda: self._store(checked, shared, written),
                 lambda path: written.update(_write(path, state, counters)),
                 self._run_write_end if self._has("on_checkpoint_end", "on_checkpoint_write_end") else None,
             )

@@ -192,7 +192,6 @@ def _merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _spec(saved: Mapping[str, Any]) -> tuple[str, str]:
-    """Return module and class, as the checkpoint names them."""
     spec = saved.get("trial_cls_spec") or (saved.get("experiment_config") or {}).get("entrypoint") or ""
     module, _, name = str(spec).partition(":")
     if saved.get("trial_in_main"):

@@ -285,7 +285,6 @@ def _allowed() -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
 
 
 def _settled(value: Any, depth: int) -> Any:
-    """Return `value` with real arrays in place of stand-ins."""
     if depth > 100:
         raise refusal("values nested more than 100 levels deep")
     if isinstance(value, _Array):

@@ -19,7 +19,7 @@ from determined.pytorch.checkpoint.encoding import from_plain, to_plain
 from determined.pytorch.parallel.gradients import average_waiting
 
 if TYPE_CHECKING:
-    from determined.pytorch._context import PyTorchTrialContext
+    from determined.pytorch.parallel.precision import Precision
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -303,16 +303,16 @@ class Schedulers(Listed):
 
 
 class Scaler(Part):
-    """The gradient scaler of the context, if there is one; it may be wrapped late."""
+    """The gradient scaler of the trial, if there is one; it may be wrapped late."""
 
-    def __init__(self, context: PyTorchTrialContext) -> None:
-        self._context = context
+    def __init__(self, precision: Precision) -> None:
+        self._precision = precision
 
     def state_dict(self) -> Any:
-        return None if self._context.scaler is None else self._context.scaler.state_dict()
+        return None if self._precision.scaler is None else self._precision.scaler.state_dict()
 
     def load_state_dict(self, saved: Any) -> None:
-        scaler = self._context.scaler
+        scaler = self._precision.scaler
         if scaler is not None and saved is not None:
             scaler.load_state_dict(saved)
         elif scaler is not None:

@@ -81,21 +81,16 @@ def open_checkpoint(core_context: core.Context, source: str) -> SavedCheckpoint:
         CheckpointNotFound: There is no such checkpoint.
         CheckpointDamaged: Its files are not the ones that were saved.
     """
-    distributed = core_context.distributed
-    storage_id = distributed.run_on_chief(lambda: _storage_id(core_context, source))
-    if storage_id is None:
-        distributed.run_on_local_chief(lambda: verify(Path(source)))
+    distributed, checkpoints = core_context.distributed, core_context.checkpoint
 
-    def opened() -> SavedCheckpoint:
-        checkpoints = core_context.checkpoint
-        manifest = None if storage_id is None else checkpoints._manifest(storage_id)
+    def opened(manifest: Manifest | None) -> SavedCheckpoint:
         read: Read = functools.partial(read_file, Path(source))
         if manifest is not None:
             read = functools.partial(checkpoints._read, manifest)
         metadata = _document(read, "metadata.json", source)
         best = metadata.get("best_validation")
         if not isinstance(best, (int, float)):  # it was saved without a searcher metric, or by an older version
-            best = core_context.train.best_before(storage_id or Path(source).name)
+            best = core_context.train.best_before(Path(source).name if manifest is None else manifest.storage_id)
         return SavedCheckpoint(
             source,
             manifest,
@@ -106,7 +101,14 @@ def open_checkpoint(core_context: core.Context, source: str) -> SavedCheckpoint:
             Path(source).name,
         )
 
-    return distributed.run_on_chief(opened)
+    def opened_here() -> SavedCheckpoint | None:
+        storage_id = _storage_id(core_context, source)
+        return None if storage_id is None else opened(checkpoints._manifest(storage_id))
+
+    if (found := distributed.run_on_chief(opened_here)) is not None:
+        return found
+    distributed.run_on_local_chief(lambda: verify(Path(source)))
+    return distributed.run_on_chief(lambda: opened(None))
 
 
 def read_file(directory: Path, name: str) -> bytes | None:

@@ -265,7 +265,6 @@ def _file_of(module: ModuleType | None) -> Path | None:
 
 @functools.cache
 def _installed() -> tuple[str, ...]:
-    """Return the directories where Python and packages are installed."""
     paths = sysconfig.get_paths()
     places = {paths[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
     return tuple(place.rstrip(os.sep) + os.sep for place in (*places, str(Path(determined.__file__).parent)))

@@ -272,7 +272,6 @@ _STEADY = {
 
 
 def _parts(sampler: Any) -> Iterator[Any]:
-    """Yield a sampler and those it wraps."""
     seen: set[int] = set()
     waiting = [sampler]
     while waiting:

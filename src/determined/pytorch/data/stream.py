@@ -245,7 +245,6 @@ class OrderedStream(TrainingStream):
         return [self.epoch_length, self._size, None if self._cut is None else self._deal.batch]
 
     def _next_place(self) -> tuple[int, int]:
-        """Return epoch and position of the next batch."""
         return (self.epoch_idx + 1, 0) if self.ends_epoch else (self.epoch_idx, self._position)
 
     def _measured(self, cut: order.Batching) -> Iterator[Place]:
@@ -270,7 +269,7 @@ class OrderedStream(TrainingStream):
             yield place
 
     def state_dict(self) -> dict[str, Any]:
-        epoch, position = self._next_place()
+        (epoch, position), layout = self._next_place(), self._layout()
         return {
             "version": 1,
             "seed": self._seed,
@@ -278,7 +277,7 @@ class OrderedStream(TrainingStream):
             "position": position,
             "unit": self._unit(),
             "length": self._length(),
-            "layout": self._layout(),
+            "layout": layout,
             "shift": self._shift,
         }
 

@@ -25,8 +25,6 @@ Closure = Callable[[], Any]
 
 @dataclasses.dataclass
 class _Registered:
-    """A wrapped optimizer with its options."""
-
     optimizer: Any
     averages: bool
     compression: torch.dtype | None
