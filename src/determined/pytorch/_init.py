@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from determined import core
-from determined._info import ClusterInfo, TrialInfo, get_cluster_info
+from determined._info import ClusterInfo, get_cluster_info
 from determined._wording import instead
 from determined.core._context import _init_trial, _slots
 from determined.pytorch._context import PyTorchTrialContext
@@ -77,7 +77,9 @@ def init(
     _check_arguments(hparams, exp_conf, aggregation_frequency)
     info = get_cluster_info()
     trial = find_trial_info(info)
-    config = _config(trial, exp_conf)
+    config = exp_conf if trial is None else trial._config
+    if trial is not None and exp_conf is not None:
+        logger.warning("init(exp_conf=...) is ignored: this trial was started with an experiment config of its own.")
     with contextlib.ExitStack() as stack:
         ranks = _find_ranks(distributed, info)
         stack.callback(ranks.close)
@@ -140,14 +142,6 @@ def check_keys(config: Mapping[str, Any]) -> None:
             unknown.append((f"searcher.{key}", f" Did you mean 'searcher.{close[0]}'?"))
     for key, advice in unknown:
         logger.warning("init(exp_conf=...): %r is no key of an experiment config.%s", key, advice)
-
-
-def _config(trial: TrialInfo | None, exp_conf: dict[str, Any] | None) -> dict[str, Any] | None:
-    if trial is None:
-        return exp_conf
-    if exp_conf is not None:
-        logger.warning("init(exp_conf=...) is ignored: this trial was started with an experiment config of its own.")
-    return trial._config
 
 
 def _find_ranks(given: core.DistributedContext | None, info: ClusterInfo | None) -> core.DistributedContext:

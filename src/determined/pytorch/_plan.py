@@ -249,7 +249,8 @@ class FitPlan:
         if self.test_mode:
             return batches + 1
         end = self.length if isinstance(self.max_length, Batch) else math.inf
-        return min([max(end, batches + 1), *[unit.next_after(batches) for unit in self._batch_periods]])
+        periods = (self.validation_period, self.checkpoint_period, self.reporting_period)
+        return min([max(end, batches + 1), *[unit.next_after(batches) for unit in periods if isinstance(unit, Batch)]])
 
     @functools.cached_property
     def stops_at_epochs(self) -> bool:
@@ -260,11 +261,6 @@ class FitPlan:
         """Return the arguments of `fit()` that count in epochs, as they were given."""
         names = ("max_length", "validation_period", "checkpoint_period", "reporting_period")
         return [f"{name}={unit!r}" for name in names if isinstance(unit := getattr(self, name), Epoch)]
-
-    @functools.cached_property
-    def _batch_periods(self) -> list[Batch]:
-        periods = (self.validation_period, self.checkpoint_period, self.reporting_period)
-        return [unit for unit in periods if isinstance(unit, Batch)]
 
 
 def check_reachable(plan: FitPlan, epoch_length: int) -> None:

@@ -16,7 +16,7 @@ from determined.pytorch._trial import PyTorchTrial, is_overridden
 from determined.pytorch.data.loader import DataLoader
 from determined.pytorch.data.stream import validation_loader
 from determined.pytorch.data.to_device import data_length
-from determined.pytorch.metrics.reduction import NO_BATCH, ValidationPass, ValidationResult, reduce_full_dataset
+from determined.pytorch.metrics.reduction import NO_BATCH, Reduced, ValidationPass, reduce_full_dataset
 from determined.pytorch.parallel.gradients import DistributedModel
 
 if TYPE_CHECKING:
@@ -49,11 +49,13 @@ class Validation:
         """How many batches this rank has evaluated in the current validation."""
         return self._pass.batches
 
-    def run(self) -> ValidationResult:
+    def run(self) -> Reduced:
         """Validate once. Collective."""
         with self.evaluating():
             self._context.reset_reducers()
-            self._share_buffers()
+            for model in self._context.models:
+                if isinstance(model, DistributedModel):
+                    model.share_buffers()  # the chief's, which are those that a checkpoint holds
             self._callbacks.on_validation_start()
             result = self._evaluate_on_chief() if self._is_full else self._evaluate_on_all()
             self._callbacks.on_validation_end(result.metrics)
@@ -69,7 +71,7 @@ class Validation:
             finally:
                 self._set_mode(True)
 
-    def _evaluate_on_all(self) -> ValidationResult:
+    def _evaluate_on_all(self) -> Reduced:
         self._callbacks.on_validation_epoch_start()
         context, evaluate, add = self._context, self._evaluate, self._pass.add
         length = self._trial.get_batch_length if is_overridden(self._trial, "get_batch_length") else data_length
@@ -90,7 +92,7 @@ class Validation:
             self._callbacks.on_validation_epoch_end(self._pass.outputs())
         return self._pass.reduce(self._trial.evaluation_reducer(), context.reducers)
 
-    def _evaluate_on_chief(self) -> ValidationResult:
+    def _evaluate_on_chief(self) -> Reduced:
         """Evaluate on the chief, while the other ranks wait for its result."""
         metrics: Any = None
         if self._context.distributed.rank == 0:
@@ -100,12 +102,6 @@ class Validation:
                 metrics = failed
         self._context.distributed.wait_for_chief("evaluate_full_dataset")
         return reduce_full_dataset(metrics, self._context.distributed, self._context.reducers)
-
-    def _share_buffers(self) -> None:
-        """Give every rank the chief's buffers, which are those that a checkpoint holds."""
-        for model in self._context.models:
-            if isinstance(model, DistributedModel):
-                model.share_buffers()
 
     def _set_mode(self, is_training: bool) -> None:
         for model in self._context.models:

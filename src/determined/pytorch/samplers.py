@@ -271,15 +271,11 @@ class _Shuffle:
         self._epoch = epoch
 
     def __call__(self, items: list[Any]) -> list[Any]:
-        self._random_state().shuffle(items)
+        series = self._series
+        if self._epoch is not None:  # the first pass is the same either way
+            series = np.random.RandomState([self._seed, self._epoch] if self._epoch else self._seed)
+        series.shuffle(items)
         return items
-
-    def _random_state(self) -> np.random.RandomState:
-        if self._epoch is None:
-            return self._series
-        if self._epoch == 0:  # the first pass is the same either way
-            return np.random.RandomState(self._seed)
-        return np.random.RandomState([self._seed, self._epoch])
 
 
 class ReproducibleShuffleSampler(Sampler[Any]):

@@ -244,7 +244,10 @@ class Checkpointer:
         self._distributed.agree(failed)
         if self._distributed.size == 1:
             return [mine]
-        return [_unpacked(packed) for packed in self._distributed.gather(_packed(mine)) or []]
+        buffer = io.BytesIO()
+        torch.save(mine, buffer)  # pickle alone cannot carry every tensor
+        gathered = self._distributed.gather(buffer.getvalue()) or []
+        return [torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True) for packed in gathered]
 
     def _assemble(self, ranks: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the content of `state_dict.pth`, after callbacks have seen it, as tensors and plain values."""
@@ -302,7 +305,14 @@ class Checkpointer:
         saved = self._saved_progress(opened, checkpoint)
         for part in self._listed:
             part.saved_classes = (checkpoint.get("classes") or {}).get(part.kind, [])
-        restoring = self._restoring(saved, checkpoint)
+        seed = checkpoint.get("trial_seed")
+        restoring = Restoring(
+            rank=self._distributed.rank,
+            size=self._distributed.size,
+            continues=saved is not None and saved.trial_id == self._progress.trial_id,
+            batches_trained=saved.batches_trained if saved is not None else 0,
+            seed=seed if seed is not None else self._facts.seed or 0,
+        )
         mine = self._state.for_rank(checkpoint, restoring)
         if "amp_state" in checkpoint:
             logger.warning("Checkpoint %s holds the state of apex, which is not used any more: left out.", source)
@@ -317,16 +327,6 @@ class Checkpointer:
             logger.debug("Checkpoint %s: weights and states are loaded, and training starts at batch 0.", source)
         return restoring.continues
 
-    def _restoring(self, saved: Progress | None, checkpoint: Mapping[str, Any]) -> Restoring:
-        seed = checkpoint.get("trial_seed")
-        return Restoring(
-            rank=self._distributed.rank,
-            size=self._distributed.size,
-            continues=saved is not None and saved.trial_id == self._progress.trial_id,
-            batches_trained=saved.batches_trained if saved is not None else 0,
-            seed=seed if seed is not None else self._facts.seed or 0,
-        )
-
     def _saved_progress(self, opened: SavedCheckpoint, checkpoint: Mapping[str, Any]) -> Progress | None:
         if opened.counters is not None:
             return Progress.from_trial_state(opened.counters, self._stream.epoch_length)
@@ -340,18 +340,6 @@ class Checkpointer:
             ", ".join(older_layouts.COUNTER_FILES),
         )
         return None
-
-
-def _packed(state: dict[str, Any]) -> bytes:
-    """Return a state as bytes for another rank; pickle alone cannot carry every tensor."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    return buffer.getvalue()
-
-
-def _unpacked(packed: bytes) -> dict[str, Any]:
-    state: dict[str, Any] = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
-    return state
 
 
 def _write(path: Path, state: dict[str, Any], counters: bytes) -> dict[str, FileEntry]:

@@ -214,8 +214,13 @@ def _from_array(value: Any) -> np.ndarray[Any, Any]:
 def _decode(value: dict[Any, Any], where: str, live: Any) -> Any:
     kind = value[TYPE]
     try:
+        if kind == "code" and live is None:
+            raise errors.InvalidCheckpointException(
+                f"{where} was the function {value['name']}, which is code and not saved, and nothing here can take its "
+                "place."
+            )
         if kind == "code":
-            return _kept(value["name"], where, live)
+            return live
         if kind == "stateful":
             return _load_stateful(value, where, live)
         if kind == "enum":
@@ -266,14 +271,6 @@ def _enum(path: str, where: str) -> type[enum.Enum]:
             "Import it before loading, or save the value instead of the member."
         )
     return found
-
-
-def _kept(name: str, where: str, live: Any) -> Any:
-    if live is None:
-        raise errors.InvalidCheckpointException(
-            f"{where} was the function {name}, which is code and not saved, and nothing here can take its place."
-        )
-    return live
 
 
 def _load_stateful(value: dict[Any, Any], where: str, live: Any) -> Any:

@@ -118,7 +118,10 @@ def load_trial_from_checkpoint_path(
         trial = cls(context, **arguments)
     checkpoint = read_state(home, **load_kwargs)
     if saved["is_old"] and callable(getattr(trial, "build_model", None)):
-        return _load_bare_model(trial, checkpoint)
+        model = trial.build_model()
+        state = checkpoint.get("model_state_dict") or (checkpoint.get("models_state_dict") or [None])[0]
+        _load_into([model], [state])
+        return model
     if saved["is_old"] and "model_state_dict" in checkpoint:
         raise errors.InvalidCheckpointException(
             f"{home} is of a release before 0.12.12, and {type(trial).__name__} has no build_model() to load it into. "
@@ -287,13 +290,6 @@ def _legacy_context(home: Path, saved: Mapping[str, Any]) -> CheckpointLoadConte
     context = CheckpointLoadContext(saved["hparams"], config)
     context.continue_with_seed(int((config.get("reproducibility") or {}).get("experiment_seed") or 0))
     return context
-
-
-def _load_bare_model(trial: Any, checkpoint: dict[str, Any]) -> Any:
-    model = trial.build_model()
-    state = checkpoint.get("model_state_dict") or (checkpoint.get("models_state_dict") or [None])[0]
-    _load_into([model], [state])
-    return model
 
 
 def _load_into(models: list[Any], states: Any) -> None:

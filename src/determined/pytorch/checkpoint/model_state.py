@@ -99,7 +99,10 @@ def _match(state: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     named = {str(name): value for name, value in state.items()}
     if named.keys() == own.keys():
         return named
-    while len(named) > 0 and (prefix := _common_prefix(named)) is not None and not own.keys() & named.keys():
+    while named and not own.keys() & named.keys():
+        prefix = next((prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in named)), None)
+        if prefix is None:
+            break
         named = {name.removeprefix(prefix): value for name, value in named.items()}
     if named.keys() - own.keys():
         # Parts of the saved model were wrapped. Names that exist here as they are stay.
@@ -107,10 +110,6 @@ def _match(state: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         if len(set(found.values())) == len(found):
             named = {found[name]: value for name, value in named.items()}
     return named
-
-
-def _common_prefix(named: Mapping[str, Any]) -> str | None:
-    return next((prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in named)), None)
 
 
 def _without_wrappers(name: str, own: Mapping[str, Any]) -> str:

@@ -60,7 +60,15 @@ class RunFacts:
         return {**{f"code/{path}": file for path, file in files.items()}, "load_data.json": self._described[1]}
 
     def _describe(self) -> SharedFile:
-        described = json.dumps(self._load_data(), indent=2).encode()
+        load_data = {
+            "trial_type": "PyTorchTrial",
+            "experiment_config": self._as_json("experiment_config", self._context.get_experiment_config),
+            "hparams": self._as_json("hparams", self._context.get_hparams),
+            "trial_cls_spec": self._trial_class,
+            "script": self._code.script,
+            "is_trainer": True,
+        }
+        described = json.dumps(load_data, indent=2).encode()
         if len(described) > documents.LARGEST:
             logger.warning(
                 "load_data.json takes %d bytes, and load_trial_from_checkpoint_path() reads %d at most. "
@@ -84,16 +92,6 @@ class RunFacts:
             "saved_at": self.newest,
             **self._about_the_run,
             **(extra or {}),
-        }
-
-    def _load_data(self) -> dict[str, Any]:
-        return {
-            "trial_type": "PyTorchTrial",
-            "experiment_config": self._as_json("experiment_config", self._context.get_experiment_config),
-            "hparams": self._as_json("hparams", self._context.get_hparams),
-            "trial_cls_spec": self._trial_class,
-            "script": self._code.script,
-            "is_trainer": True,
         }
 
     def _as_json(self, name: str, get: Callable[[], Any]) -> Any:

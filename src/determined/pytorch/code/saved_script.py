@@ -98,16 +98,13 @@ def _definitions(path: Path, kind: type[ast.ClassDef] | type[ast.FunctionDef]) -
 
 def _run_on_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in body:
-        if isinstance(statement, ast.If) and _is_main_test(statement.test):
+        tested = list(ast.walk(statement.test)) if isinstance(statement, ast.If) else []
+        names = {node.id for node in tested if isinstance(node, ast.Name)}
+        values = {node.value for node in tested if isinstance(node, ast.Constant)}
+        if isinstance(statement, ast.If) and "__name__" in names and "__main__" in values:
             yield from _run_on_import(statement.orelse)
         elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield statement
-
-
-def _is_main_test(test: ast.expr) -> bool:
-    names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
-    values = {node.value for node in ast.walk(test) if isinstance(node, ast.Constant)}
-    return "__name__" in names and "__main__" in values
 
 
 def _training_call(node: ast.AST, functions: dict[str, ast.AST], seen: set[str]) -> str | None:

@@ -6,6 +6,7 @@ what it would have yielded: the same order and, where that is possible, the same
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from types import GeneratorType
 from typing import Any
@@ -249,18 +250,13 @@ def _options(loader: Any) -> dict[str, Any]:
         options["pin_memory_device"] = device
     by_batch = loader.batch_sampler is not None
     options["batch_sampler"] = loader.batch_sampler if by_batch else loader.sampler
-    options["collate_fn"] = loader.collate_fn if by_batch else _Only(loader.collate_fn)
+    options["collate_fn"] = loader.collate_fn if by_batch else functools.partial(_only, loader.collate_fn)
     return options
 
 
-class _Only:
-    """Collates the one item of a loader that does not make batches."""
-
-    def __init__(self, convert: Any) -> None:
-        self._convert = convert
-
-    def __call__(self, records: list[Any]) -> Any:
-        return self._convert(records[0])
+def _only(convert: Any, records: list[Any]) -> Any:
+    """Collate the one item of a loader that does not make batches."""
+    return convert(records[0])
 
 
 def _wraps(loader: Any) -> bool:

@@ -4,6 +4,7 @@ the record that failed. The caller decides which batches it reads.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -90,7 +91,7 @@ class SeededLoader(torch.utils.data.DataLoader[Any]):
             "dataset": self._reader(),
             "batch_sampler": self._index,
             "collate_fn": _as_is,
-            "worker_init_fn": _WorkerStart(self.worker_init_fn),
+            "worker_init_fn": functools.partial(_start_worker, self.worker_init_fn),
             "generator": generator,
         }
         return torch.utils.data.DataLoader(**options)
@@ -110,20 +111,15 @@ class _PassIndex:
         return self._passes(self.number)
 
 
-class _WorkerStart:
-    """Runs first in a worker: shows the user's dataset in `get_worker_info()` and calls their `worker_init_fn`."""
-
-    def __init__(self, worker_init_fn: Callable[[int], None] | None) -> None:
-        self._worker_init_fn = worker_init_fn
-
-    def __call__(self, worker_id: int) -> None:
-        info = get_worker_info()
-        assert info is not None, "runs in a worker"
-        reader: Any = info.dataset
-        reader.seeds_streams = True
-        object.__setattr__(info, "dataset", reader.dataset)  # it refuses ordinary assignment
-        if self._worker_init_fn is not None:
-            self._worker_init_fn(worker_id)
+def _start_worker(worker_init_fn: Callable[[int], None] | None, worker_id: int) -> None:
+    """Run first in a worker: show the user's dataset in `get_worker_info()` and call their `worker_init_fn`."""
+    info = get_worker_info()
+    assert info is not None, "runs in a worker"
+    reader: Any = info.dataset
+    reader.seeds_streams = True
+    object.__setattr__(info, "dataset", reader.dataset)  # it refuses ordinary assignment
+    if worker_init_fn is not None:
+        worker_init_fn(worker_id)
 
 
 class _BatchReader(Dataset[Any]):

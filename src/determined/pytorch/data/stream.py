@@ -381,16 +381,14 @@ class ForeignStream(TrainingStream):
         self._is_placed = True
 
     def state_dict(self) -> dict[str, Any]:
-        passes = self._pass + 1 if self._is_ended() else self._pass
+        # Whether the next batch is the first of a new pass is known without reading it.
+        is_ended = self._batches_trained == (self._pass + 1) * self.epoch_length and not self._is_endless
+        passes = self._pass + 1 if is_ended else self._pass
         state: dict[str, Any] = {"version": 1, "batches": self._batches_trained, "passes": passes}
-        state |= self._reader.state_dict(ended=passes > self._pass)
+        state |= self._reader.state_dict(ended=is_ended)
         if isinstance(self._loader, Stateful):
             state["loader"] = self._loader.state_dict()
         return state
-
-    def _is_ended(self) -> bool:
-        """Return whether the next batch is the first of a new pass, without reading it."""
-        return self._batches_trained == (self._pass + 1) * self.epoch_length and not self._is_endless
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.close()

@@ -216,7 +216,8 @@ class _PyTorchReducerContext:
         self, reducer: Any, name: Names = None, for_training: bool = True, for_validation: bool = True
     ) -> Any:
         """See `PyTorchTrialContext.wrap_reducer`."""
-        if not (name is None or isinstance(name, str) or _is_names(name)):
+        renames = isinstance(name, Mapping) and all(isinstance(part, str) for pair in name.items() for part in pair)
+        if not (name is None or isinstance(name, str) or renames):
             raise ReducerTypeError(f"wrap_reducer() got name={name!r}. Use a str, None, or a dict from str to str.")
         if inspect.isclass(reducer) and issubclass(reducer, (MetricReducer, *_torchmetrics()[:1])):
             reducer = reducer()
@@ -322,10 +323,6 @@ class _PyTorchReducerContext:
         return ReducerFailed(
             f"{method}() of reducer {entry} failed on rank {self._rank}{given}: {type(error).__name__}: {error}"
         )
-
-
-def _is_names(name: Any) -> bool:
-    return isinstance(name, Mapping) and all(isinstance(part, str) for pair in name.items() for part in pair)
 
 
 def _named(entry: _Registration, result: Any) -> dict[str, Any]:

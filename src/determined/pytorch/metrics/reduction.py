@@ -34,27 +34,17 @@ NO_BATCH = (
 
 
 @dataclass(frozen=True)
-class WindowResult:
-    """One training window over all ranks; the same on every rank.
+class Reduced:
+    """The metrics of a training window or of a validation; the same on every rank.
 
-    `metrics` are the averages with the training reducers' results on top, `batch_metrics` the last batches one by one
-    (all of them, unless there were more than the window keeps), `batches` how many there were per rank, `records` how
-    many on all ranks.
+    `records` counts all ranks, and so does `batches` of a validation; of a window it is how many each rank had.
+    `batch_metrics` has the last batches of a window one by one: all of them, unless there were more than it keeps.
     """
 
     metrics: dict[str, Any]
-    batch_metrics: Sequence[dict[str, Any]]
     batches: int
     records: int
-
-
-@dataclass(frozen=True)
-class ValidationResult:
-    """One validation over all ranks; the same on every rank. `batches` and `records` count all ranks."""
-
-    metrics: dict[str, Any]
-    batches: int
-    records: int
+    batch_metrics: Sequence[dict[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -145,7 +135,7 @@ class TrainingWindow(_Results):
         super().__init__(distributed, "train_batch", first_batch, kept=kept_batches)
         self._kept = kept_batches
 
-    def close(self, reducers: _PyTorchReducerContext | None = None) -> WindowResult:
+    def close(self, reducers: _PyTorchReducerContext | None = None) -> Reduced:
         """End the window: average over batches and ranks, run the training reducers, start afresh. Collective.
 
         Raises:
@@ -159,7 +149,7 @@ class TrainingWindow(_Results):
         per_rank = [part.reducers for part in parts]
         if reducers is not None and any(per_rank):
             metrics.update(reducers.run_cross_slot_reduction(True, per_rank))
-        return WindowResult(metrics, rows, batches, records)
+        return Reduced(metrics, batches, records, rows)
 
     def _average(self, name: str, columns: list[Column]) -> float | None:
         if reason := _first(column.not_a_number or (column.ragged and f"it has {column.ragged}") for column in columns):
@@ -192,7 +182,7 @@ class ValidationPass(_Results):
 
     def reduce(
         self, evaluation_reducer: Reducer | Mapping[str, Reducer], reducers: _PyTorchReducerContext | None = None
-    ) -> ValidationResult:
+    ) -> Reduced:
         """End the validation: reduce over batches and ranks, run the validation reducers, start afresh. Collective.
 
         Raises:
@@ -211,7 +201,7 @@ class ValidationPass(_Results):
         self._note_lengths(methods, filled)
         if reducers is not None:
             metrics.update(reducers.run_cross_slot_reduction(False, [part.reducers for part in parts]))
-        return ValidationResult(metrics, sum(part.batches for part in parts), sum(part.records for part in parts))
+        return Reduced(metrics, sum(part.batches for part in parts), sum(part.records for part in parts))
 
     def _reduce(self, name: str, method: Reducer, columns: list[Column]) -> Any:
         if reason := _first(column.not_a_number for column in columns):
@@ -246,7 +236,7 @@ class ValidationPass(_Results):
 
 def reduce_full_dataset(
     metrics: Any, distributed: DistributedContext | None = None, reducers: _PyTorchReducerContext | None = None
-) -> ValidationResult:
+) -> Reduced:
     """Return what `evaluate_full_dataset` returned on the chief, and the validation reducers' metrics. Collective.
 
     Args:
@@ -264,7 +254,7 @@ def reduce_full_dataset(
     reduced = dict(answers[0][0])
     if reducers is not None:
         reduced.update(reducers.run_cross_slot_reduction(False, [values for _, values in answers]))
-    return ValidationResult(reduced, 0, 0)
+    return Reduced(reduced, 0, 0)
 
 
 def _columns(name: str, parts: Iterable[_Part]) -> list[Column]:
