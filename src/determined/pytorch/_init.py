@@ -115,16 +115,12 @@ def init(
             yield context
 
 
-def _check_arguments(hparams: Any, exp_conf: Any, aggregation_frequency: Any) -> None:
+def _check_arguments(hparams: Any, exp_conf: Any, frequency: Any) -> None:
     for name, given in (("hparams", hparams), ("exp_conf", exp_conf)):
         if given is not None and not isinstance(given, Mapping):
             raise TypeError(f"init({name}={given!r}): expected a dict from name to value.")
-    if (
-        isinstance(aggregation_frequency, bool)
-        or not isinstance(aggregation_frequency, int)
-        or aggregation_frequency < 1
-    ):
-        raise ValueError(f"aggregation_frequency is {aggregation_frequency!r}; expected a whole number, 1 or more.")
+    if isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1:
+        raise ValueError(f"aggregation_frequency is {frequency!r}; expected a whole number, 1 or more.")
 
 
 def check_keys(config: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Write and read a trial's checkpoint: which files there are, in which order, and which rank does what.
 
-The parts that `_tracked` lists say what is in `state_dict.pth`; `older_layouts` says how older files are read.
+The parts that `Checkpointer` tracks say what is in `state_dict.pth`; `older_layouts` says how older files are read.
 """
 
 from __future__ import annotations
@@ -75,32 +75,23 @@ class Checkpointer:
         self._stream = stream
         self._facts = RunFacts(core_context, context, trial, code)
         self._distributed = context.distributed
-        self._rng = _rng.RngState()
         self._snapshot = Snapshot()
         self._background: BackgroundSave | None = None  # on the chief
         self._is_saving = False  # on every rank
         self._stored_sharded: str | None = None
-        self._listed: list[Listed] = [
-            Models(context.models),
-            Optimizers(context.optimizers),
-            Schedulers(context.lr_schedulers),
-        ]
-        self._state = self._tracked()
-
-    def _tracked(self) -> TrainingState:
-        """Return everything that is saved, in the order it is restored in."""
-        models, optimizers, schedulers = self._listed
-        state = TrainingState()
+        models, optimizers = Models(context.models), Optimizers(context.optimizers)
+        schedulers = Schedulers(context.lr_schedulers)
+        self._listed: list[Listed] = [models, optimizers, schedulers]
+        self._state = state = TrainingState()  # everything that is saved, in the order it is restored in
         state.track("models_state_dict", models)
         state.track("optimizers_state_dict", optimizers)
         state.track("lr_schedulers_state_dict", schedulers)
-        state.track("scaler_state_dict", Scaler(self._context.precision))
-        state.track("callbacks", CallbackStates(self._callbacks.named))
-        state.track("data", DataPosition(self._stream))
-        state.track("gradients", WaitingGradients(self._context.gradients))
-        state.track("reducers", RankPart(self._context.reducers))
-        state.track("rng_states", RandomStreams(self._rng))  # last: restoring the others may draw random numbers
-        return state
+        state.track("scaler_state_dict", Scaler(context.precision))
+        state.track("callbacks", CallbackStates(callbacks.named))
+        state.track("data", DataPosition(stream))
+        state.track("gradients", WaitingGradients(context.gradients))
+        state.track("reducers", RankPart(context.reducers))
+        state.track("rng_states", RandomStreams(_rng.RngState()))  # last: restoring the others may draw random numbers
 
     # Saving.
 

@@ -192,8 +192,9 @@ class _OneStream(Reader):
 
     def _open(self) -> Iterator[Any]:
         self._reads = 0
-        if self._rereads:
-            self._end_workers()
+        for part in _parts(self._loader) if self._rereads else ():
+            if isinstance(part, _TorchLoader) and part.persistent_workers:
+                part._iterator = None  # its workers keep random streams that a resume cannot restore: start new ones
         self._streams = OwnStreams("loader", self._seed, self._number)
         with self._streams:
             opened = super()._open()
@@ -201,12 +202,6 @@ class _OneStream(Reader):
             self._streams.load_state_dict(self._resumed_streams)
             self._resumed_streams = None
         return opened
-
-    def _end_workers(self) -> None:
-        """Make a wrapped loader start new workers: persistent ones keep random streams that a resume cannot restore."""
-        for part in _parts(self._loader):
-            if isinstance(part, _TorchLoader) and part.persistent_workers:
-                part._iterator = None
 
     def read(self) -> Any:
         assert self._streams is not None, "started"

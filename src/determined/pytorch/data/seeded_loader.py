@@ -167,7 +167,11 @@ class _BatchReader(Dataset[Any]):
 
     def _culprit(self, place: Place, remaining: Iterator[Any] | None) -> str:
         """Return which record failed or, if that is unknown, which batch."""
-        batch, indices = self._where(place), place[2]
+        epoch, position, indices = place
+        name, records = type(self.dataset).__name__, repr(indices)
+        if len(records) > 200:
+            records = records[:200] + " ..."
+        batch = f"the batch of records {records} of {name} (epoch {epoch}, position {position})"
         if remaining is None:
             return batch
         number = len(indices) - operator.length_hint(remaining, len(indices)) - 1
@@ -177,15 +181,7 @@ class _BatchReader(Dataset[Any]):
             size = f", whose length is {len(self.dataset)}"
         except TypeError:
             size = ""
-        return f"{type(self.dataset).__name__}[{indices[number]!r}]{size}, in {batch}"
-
-    def _where(self, place: Place) -> str:
-        epoch, position, indices = place
-        records = repr(indices)
-        if len(records) > 200:
-            records = records[:200] + " ..."
-        name = type(self.dataset).__name__
-        return f"the batch of records {records} of {name} (epoch {epoch}, position {position})"
+        return f"{name}[{indices[number]!r}]{size}, in {batch}"
 
 
 def _as_is(batch: Any) -> Any:
