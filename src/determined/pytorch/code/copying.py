@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 import sys
 import sysconfig
 from collections import deque
@@ -33,7 +34,7 @@ MOST_LOOKED_AT = 50_000  # a data set beside the script must not make a checkpoi
 # Directories that hold one of these are Python environments, or checkpoints with copies of the code themselves.
 NOT_CODE = ("pyvenv.cfg", ".artifacts")
 _MAIN = ("__main__", "__mp_main__")
-_INSTALLED = {"site-packages", "dist-packages"}
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 
 # Why a file that was imported, or that .detinclude names, is not in the copy.
 _REASONS = {
@@ -87,7 +88,7 @@ class CodeCopy:
                 if name not in self._looked_at and isinstance(module, ModuleType):
                     self._looked_at.add(name)
                     file = module.__dict__.get("__file__")  # never ask the module itself: it may import on demand
-                    if isinstance(file, str) and not file.startswith(installed):
+                    if isinstance(file, str) and not file.startswith(installed) and not _INSTALLED.search(file):
                         self._take_module(name, module)
         if is_first:
             for tree in self._trees:
@@ -260,7 +261,7 @@ def _file_of(module: ModuleType | None) -> Path | None:
     if not isinstance(found, str) or found.startswith(_installed()):
         return None
     path = Path(os.path.abspath(found))  # noqa: PTH100 - .absolute() keeps ".."
-    return path if _INSTALLED.isdisjoint(path.parts) else None
+    return None if _INSTALLED.search(str(path)) else path
 
 
 @functools.cache
