@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from determined import store
@@ -14,22 +14,19 @@ from determined.client._listing import Listing, frame
 from determined.client._session import Session
 from determined.client._trial import Trial
 from determined.client.following import waiting
+from determined.client.following.driven import Driven
 
 if TYPE_CHECKING:
     import pandas
 
     from determined.client._search.importance import Importance
     from determined.client._search.results import SearchResults
-    from determined.client.following.progress import Follower
-    from determined.client.following.replay import Verification
-    from determined.experiment.search.rung_table import RungRow
-
 
 PAGE = 500
 BULKY = frozenset({"config", "original_config", "searcher_snapshot", "warnings"})
 
 
-class Experiment:
+class Experiment(Driven):
     """A search with its trials, or a run of `python train.py`. Fields are as read; `reload()` reads them again.
 
     Example::
@@ -41,7 +38,6 @@ class Experiment:
 
     id: int
     name: str
-    state: ExperimentState
     state_reason: str
     owner: str
     project_id: int
@@ -74,7 +70,7 @@ class Experiment:
         self.__dict__.update(vars(row))  # in one go: lists have thousands of these
         for name in BULKY:
             del self.__dict__[name]
-        self.state = ExperimentState(row.state)
+        self._state = ExperimentState(row.state)
         self.labels = set(row.labels) or None
         self._config = row.config
 
@@ -250,40 +246,6 @@ class Experiment:
         with self._session.read() as conn:
             return store.events.of_experiment(conn, self.id)
 
-    def follower(self) -> Follower:
-        """Return what looks at it again and again with little work, for a live view.
-
-        Example::
-
-            view = experiment.follower().read()
-            print(view.state, view.counts())
-        """
-        from determined.client.following.progress import Follower
-
-        return Follower(self._session, self.id)
-
-    def rungs(self) -> Listing[RungRow]:
-        """Return the rungs of an ASHA search: who arrived, went on and ended there; empty for other searches.
-
-        Example::
-
-            experiment.rungs().to_pandas()
-        """
-        from determined.client.following import replay
-
-        return Listing(replay.rungs(self._session, self.id))
-
-    def verify(self) -> Verification:
-        """Replay its events through a fresh search, and compare what comes out with what is stored.
-
-        Example::
-
-            assert experiment.verify().differences == []
-        """
-        from determined.client.following import replay
-
-        return replay.verify(self._session, self.id)
-
     def to_pandas(self) -> pandas.DataFrame:
         """Return one row per trial: its hyperparameters (`hparams.lr`), its state and its best and latest metric.
 
@@ -446,53 +408,6 @@ class Experiment:
         """
         return waiting.await_first_trial(self, interval)
 
-    # Asking something of it.
-
-    def activate(self) -> None:
-        """Let it run, or run on. A controller is started if none is alive."""
-        self._act("activate")
-
-    def pause(self) -> None:
-        """Have its trials checkpoint at their next safe point, and wait until `activate()`."""
-        self._act("pause")
-
-    def cancel(self) -> None:
-        """Have its trials checkpoint and end. A run of `python train.py` has no controller: use `Trial.stop()`."""
-        self._act("cancel")
-
-    def kill(self) -> None:
-        """End its trials now, without a last checkpoint."""
-        self._act("kill")
-
-    def _act(self, action: str) -> None:
-        _actions.act(self._session, action, experiment_id=self.id)
-        self.reload()
-
-    def fork(self, config: Any = None, settings: Sequence[str] = (), *, paused: bool = False) -> Experiment:
-        """Submit its code again, with `config` (a dict or a file) instead of its own, or with changed `settings`.
-
-        Example::
-
-            experiment.fork(settings=["hyperparameters.lr=0.1"]).wait()
-        """
-        from determined.experiment.submission.continuation import fork
-
-        made = fork(self._session.store, self.id, self._session.user, config, settings, paused=paused)
-        with self._session.read() as conn:
-            return Experiment(self._session, store.experiments.get(conn, made.experiment_id))
-
-    def continue_(self, config: Any = None, settings: Sequence[str] = ()) -> None:
-        """Let it go on after its end, a single trial with changed values: `config` (a dict or a file) and `settings`.
-
-        Example::
-
-            experiment.continue_(settings=["max_restarts=1"])
-        """
-        from determined.experiment.submission.continuation import continue_
-
-        continue_(self._session.store, self.id, config, settings)
-        self.reload()
-
     # Changing its texts and its place.
 
     def set_name(self, name: str) -> None:
@@ -543,18 +458,6 @@ class Experiment:
 
     def _change(self, *, labels: Any = None, **fields: Any) -> None:
         _actions.change(self._session, self.id, labels=labels, **fields)
-        self.reload()
-
-    def set_resources(self, **changes: float | None) -> None:
-        """Change its `priority`, `weight` or `max_slots` (None is no limit) in the queue, as long as it has not ended.
-
-        Example::
-
-            experiment.set_resources(priority=10, max_slots=None)
-        """
-        from determined.client.following import queue
-
-        queue.set_resources(self._session, self.id, changes)
         self.reload()
 
     def archive(self) -> None:

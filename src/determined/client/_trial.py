@@ -48,7 +48,6 @@ class Trial:
 
     id: int
     experiment_id: int
-    state: TrialState
     state_reason: str
     exit_reason: str | None
     hparams: dict[str, Any]
@@ -76,10 +75,21 @@ class Trial:
 
     def _take(self, row: store.trials.TrialRow) -> None:
         self.__dict__.update(vars(row))  # in one go: lists have thousands of these
-        self.state = TrialState(row.state)
+        self._state = TrialState(row.state)
 
     def __repr__(self) -> str:
         return f"Trial({self.id}, experiment {self.experiment_id}, {self.state})"
+
+    @property
+    def state(self) -> TrialState:
+        """Its state; one that may run is QUEUED, STARTING or RUNNING, by its processes."""
+        if self._state is TrialState.ACTIVE:
+            from determined.experiment.lifecycle import State, shown_state
+
+            with self._session.read() as conn:
+                launches = store.overview.running.of_trials(conn, [self.id]).get(self.id, [])
+            self._state = TrialState(shown_state(State.ACTIVE, store.overview.running.states(launches)))
+        return self._state
 
     @property
     def best_metric(self) -> float | None:

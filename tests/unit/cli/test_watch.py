@@ -99,7 +99,7 @@ def test_a_paused_experiment_says_how_it_goes_on(history: History) -> None:
     lines = live_table.screen(look(history, search), 80, 24)
     assert "Somebody paused the experiment." in lines
     assert lines[-1].endswith(f"det e activate {search.id}")
-    assert "No trial yet." in lines
+    assert "No trial yet" in lines
 
 
 def test_names_cannot_reach_the_terminal(history: History) -> None:

@@ -36,6 +36,21 @@ def test_a_trial_is_shown_by_its_processes(history: History, runs: Determined) -
     assert view.trials[second.trial_id].hparams == {"lr": 0.2}
 
 
+def test_objects_say_what_active_means(history: History, runs: Determined) -> None:
+    """4.1, 7.6: the state of an ACTIVE experiment or trial is QUEUED, STARTING or RUNNING, in lists, too."""
+    search = Search(history)
+    run = search.queue()
+    for allocation, shown in ((None, "QUEUED"), ("ASSIGNED", "STARTING"), ("RUNNING", "RUNNING")):
+        if allocation == "ASSIGNED":
+            search.start(run, allocation)
+        elif allocation:
+            search.set_allocation(run, allocation)
+        assert str(runs.get_experiment(search.id).state) == shown
+        assert [str(each.state) for each in runs.list_experiments()] == [shown]
+        assert [str(each.state) for each in runs.get_experiment(search.id).list_trials()] == [shown]
+        assert runs.get_trial(run.trial_id).to_dict()["state"] == shown
+
+
 def test_what_was_submitted_is_queued(history: History, runs: Determined) -> None:
     """4.3: until the controller has come to it, an experiment that was submitted waits, and is not paused."""
     config = {"searcher": {"name": "single", "metric": "loss"}}

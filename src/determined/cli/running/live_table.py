@@ -41,7 +41,7 @@ class Field:
 
 def screen(view: View, width: int, height: int) -> list[str]:
     """Return the lines of a live view, in colours where the terminal shows any; at most `height` of them."""
-    top = [*_header(view, width), ""]
+    top = [*_header(view, width), *([""] if view.trials else [])]
     foot = ["", terminal.paint(_cut(_way_out(view), width), "2")]
     rows, left = choose(view, max(height - len(top) - len(foot) - 3, 1))
     lines = [*top, *table(view, rows, width), *_rest(view, left, width), *foot]
@@ -69,7 +69,7 @@ def choose(view: View, room: int) -> tuple[list[TrialView], list[TrialView]]:
 def table(view: View, rows: Sequence[TrialView], width: int) -> list[str]:
     """Return the rows of trials with their header; what does not fit in `width` is left out, and named below."""
     if not rows:
-        return [terminal.paint("No trial yet.", "2")]
+        return []
     fields, dropped = _fitted(_fields(view, rows, BAR), width)
     if dropped:  # a hyperparameter says more than a bar
         fields, dropped = _fitted(_fields(view, rows, 0), width)
@@ -184,8 +184,8 @@ def _progress_line(view: View, width: int) -> str:
 def _trials_line(view: View) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in view.counts().items())
     noun = "trial" if len(view.trials) == 1 else "trials"
-    parts = [f"{len(view.trials)} {noun}: {counts}" if counts else "no trial yet"]
-    if view.searcher and view.searcher != "single":
+    parts = [f"{len(view.trials)} {noun}: {counts}" if counts else "No trial yet"]
+    if view.searcher and view.searcher != "single" and counts:
         parts.insert(0, visible(view.searcher))
     if view.slots:
         parts.append(f"{view.slots} {'slot' if view.slots == 1 else 'slots'} in use")

@@ -159,7 +159,9 @@ class Follower:
         time: datetime.datetime,
     ) -> View:
         state = shown_state(State(row.state), store.overview.running.states(launches))
-        left = self._left.estimate(row.progress, time, is_running=state == "RUNNING", since=row.start_time)
+        left = self._left.estimate(
+            row.progress, time, is_running=state in ("RUNNING", "STARTING"), since=row.start_time
+        )
         return View(
             id=row.id,
             name=row.name,

@@ -1,0 +1,133 @@
+"""What a controller does for an experiment, and what can be asked of it: the part of `Experiment` about running."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from determined import store
+from determined.client import _actions
+from determined.client._enums import ExperimentState
+from determined.client._listing import Listing
+from determined.client._session import Session
+
+if TYPE_CHECKING:
+    from determined.client._experiment import Experiment
+    from determined.client.following.progress import Follower
+    from determined.client.following.replay import Verification
+    from determined.experiment.search.rung_table import RungRow
+
+
+class Driven:
+    """An experiment as its controller sees it. `Experiment` adds its trials, its checkpoints and its texts."""
+
+    id: int
+    _session: Session
+    _state: ExperimentState  # as stored: ACTIVE until somebody asks what that means
+
+    def reload(self) -> None:
+        """Read the fields again."""
+        raise NotImplementedError
+
+    @property
+    def state(self) -> ExperimentState:
+        """Its state; one that may run is QUEUED, STARTING or RUNNING, by the most advanced of its trials."""
+        if self._state is ExperimentState.ACTIVE:
+            from determined.experiment.lifecycle import State, shown_state
+
+            with self._session.read() as conn:
+                live = store.overview.running.live_states(conn, [self.id]).get(self.id, [])
+            self._state = ExperimentState(shown_state(State.ACTIVE, live))
+        return self._state
+
+    def follower(self) -> Follower:
+        """Return what looks at it again and again with little work, for a live view.
+
+        Example::
+
+            view = experiment.follower().read()
+            print(view.state, view.counts())
+        """
+        from determined.client.following.progress import Follower
+
+        return Follower(self._session, self.id)
+
+    def rungs(self) -> Listing[RungRow]:
+        """Return the rungs of an ASHA search: who arrived, went on and ended there; empty for other searches.
+
+        Example::
+
+            experiment.rungs().to_pandas()
+        """
+        from determined.client.following import replay
+
+        return Listing(replay.rungs(self._session, self.id))
+
+    def verify(self) -> Verification:
+        """Replay its events through a fresh search, and compare what comes out with what is stored.
+
+        Example::
+
+            assert experiment.verify().differences == []
+        """
+        from determined.client.following import replay
+
+        return replay.verify(self._session, self.id)
+
+    def activate(self) -> None:
+        """Let it run, or run on. A controller is started if none is alive."""
+        self._act("activate")
+
+    def pause(self) -> None:
+        """Have its trials checkpoint at their next safe point, and wait until `activate()`."""
+        self._act("pause")
+
+    def cancel(self) -> None:
+        """Have its trials checkpoint and end. A run of `python train.py` has no controller: use `Trial.stop()`."""
+        self._act("cancel")
+
+    def kill(self) -> None:
+        """End its trials now, without a last checkpoint."""
+        self._act("kill")
+
+    def _act(self, action: str) -> None:
+        _actions.act(self._session, action, experiment_id=self.id)
+        self.reload()
+
+    def fork(self, config: Any = None, settings: Sequence[str] = (), *, paused: bool = False) -> Experiment:
+        """Submit its code again, with `config` (a dict or a file) instead of its own, or with changed `settings`.
+
+        Example::
+
+            experiment.fork(settings=["hyperparameters.lr=0.1"]).wait()
+        """
+        from determined.client._experiment import Experiment
+        from determined.experiment.submission.continuation import fork
+
+        made = fork(self._session.store, self.id, self._session.user, config, settings, paused=paused)
+        with self._session.read() as conn:
+            return Experiment(self._session, store.experiments.get(conn, made.experiment_id))
+
+    def continue_(self, config: Any = None, settings: Sequence[str] = ()) -> None:
+        """Let it go on after its end, a single trial with changed values: `config` (a dict or a file) and `settings`.
+
+        Example::
+
+            experiment.continue_(settings=["max_restarts=1"])
+        """
+        from determined.experiment.submission.continuation import continue_
+
+        continue_(self._session.store, self.id, config, settings)
+        self.reload()
+
+    def set_resources(self, **changes: float | None) -> None:
+        """Change its `priority`, `weight` or `max_slots` (None is no limit) in the queue, as long as it has not ended.
+
+        Example::
+
+            experiment.set_resources(priority=10, max_slots=None)
+        """
+        from determined.client.following import queue
+
+        queue.set_resources(self._session, self.id, changes)
+        self.reload()
