@@ -6,9 +6,11 @@ The arguments of `init()` and `fit()` come from the experiment config.
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,8 +27,11 @@ from determined.pytorch._trial import PyTorchTrial
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train the class that the command line names."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if len(words) == 2 and words[0] == "--test":
+        try_out(find_class(words[1]), json.load(sys.stdin))
+        return
     if len(words) != 1:
-        raise SystemExit(f"usage: python -m {__spec__.name} module:Class")
+        raise SystemExit(f"usage: python -m {__spec__.name} [--test] module:Class")
     if os.environ.get("RANK", "0") == "0":  # once, not on every rank
         warnings.warn(
             "An entrypoint module:Class is deprecated: write a script with pytorch.init() and Trainer.fit().",
@@ -67,6 +72,20 @@ def run(trial_class: type[PyTorchTrial]) -> None:
         context.default_average_aggregated_gradients = bool(optimizations.get("average_aggregated_gradients", True))
         hparams = trial.hparams if config and trial is not None else {}
         Trainer(trial_class(context), context).fit(**fit_arguments(config, hparams))
+
+
+def try_out(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
+    """Train one batch, validate one, and save, without a store; what is saved is removed again.
+
+    Args:
+        trial_class: What to try.
+        config: The experiment config, with values for `hyperparameters`.
+    """
+    hparams = config.get("hyperparameters") or {}
+    with tempfile.TemporaryDirectory(prefix="det-test-") as kept:
+        config = {**config, "checkpoint_storage": {"type": "directory", "container_path": kept}}
+        with init(hparams=hparams, exp_conf=config, enable_tensorboard_logging=False, tracking=False) as context:
+            Trainer(trial_class(context), context).fit(max_length=Batch(1), test_mode=True)
 
 
 def fit_arguments(config: Mapping[str, Any], hparams: Mapping[str, Any]) -> dict[str, Any]:

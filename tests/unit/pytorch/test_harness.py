@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -80,3 +83,16 @@ def test_what_is_no_trial_class(spec: str, says: str):
     """One sentence for each way to name no trial class."""
     with pytest.raises(errors.InvalidConfigurationException, match=says):
         _harness.find_class(spec)
+
+
+def test_trying_out_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """6.2: `--test` trains one batch with the config of stdin, records nothing, and leaves no checkpoint."""
+    config = {"hyperparameters": {"global_batch_size": 2}, "searcher": {"name": "single", "metric": "validation_loss"}}
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(config)))
+    monkeypatch.setenv("DET_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    _harness.main(["--test", HERE])
+    (trial,) = Watched.made
+    assert trial.context.get_hparams() == {"global_batch_size": 2}
+    assert not list(tmp_path.glob("det-test-*"))
+    assert not (tmp_path / "home").exists()

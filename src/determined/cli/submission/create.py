@@ -12,13 +12,15 @@ from determined.cli.groups import HELP_NAMES
 from determined.cli.output.terminal import flush, is_terminal, say, write
 
 if TYPE_CHECKING:
-    from determined.client import Determined
+    from determined.client import Determined, Experiment
     from determined.experiment.submission.submit import SubmitRequest
 
 config_settings = click.option(
     "--config", "given", multiple=True, metavar="KEY=VALUE", help="Change a value. Keys have dots. Repeat for several."
 )
-follows = click.option("-f", "--follow-first-trial", "--follow", is_flag=True, help="Watch it until it ends.")
+follows = click.option(
+    "-f", "--follow-first-trial", "--follow", is_flag=True, help="Watch it until it ends; in a pipe, print its log."
+)
 
 
 @click.command(context_settings=HELP_NAMES)
@@ -104,27 +106,24 @@ def conclude(
 
 
 def follow(client: Determined, experiment_id: int) -> None:
-    """Show the experiment in a live table, or print the log of its first trial where there is no terminal.
-
-    Fails unless the experiment is COMPLETED at the end.
-    """
+    """Show the experiment until it ends; fail unless it is COMPLETED then."""
     if is_terminal():
-        from determined.cli.running import watch
+        from determined.cli.running.watch import follow as show
 
-        state = watch.follow(client, experiment_id)
+        state = show(client, experiment_id)
     else:
-        state = _print_log(client, experiment_id)
+        state = _print_log(client.get_experiment(experiment_id))
     if state != "COMPLETED":
         raise click.ClickException(f"Experiment {experiment_id} ended as {state}.")
 
 
-def _print_log(client: Determined, experiment_id: int) -> str:
-    experiment = client.get_experiment(experiment_id)
+def _print_log(experiment: Experiment) -> str:
+    """Print the log of the first trial until it ends, and return how the experiment ended."""
     try:
         for line in experiment.await_first_trial().iter_logs(follow=True):
             write(f"{line}\n")
             flush()
         return str(experiment.wait(interval=0.5))
     except KeyboardInterrupt:
-        say(f"Experiment {experiment_id} goes on. Come back with: det experiment watch {experiment_id}")
+        say(f"Experiment {experiment.id} goes on. Come back with: det experiment watch {experiment.id}")
         raise
