@@ -185,6 +185,30 @@ def test_a_search_method_that_cannot_be_loaded_is_an_error_of_its_experiment(des
     assert "Importing searcher.method 'mine:Search' raised RuntimeError: not today" in reasons
 
 
+@pytest.mark.slow
+def test_the_demo_of_a_search(desk: Desk) -> None:
+    """`make demo-search` ends with the trials, what stopping early saved, the best checkpoint and a picture."""
+    output = desk.home.parent / "output"
+    command = [sys.executable, str(ROOT / "examples" / "demo_search.py"), "--trials", "3", "--epochs", "4"]
+    done = subprocess.run(
+        command,
+        cwd=desk.home.parent,
+        env={**desk.environment, "DET_HOME": str(output)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    desk.environment["DET_HOME"] = str(output / "search")  # so that its controller is stopped
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"\d of 3 trials trained to the end.*: [\d,]+ batches instead of 540\.", done.stdout), done.stdout
+    assert re.search(r"saved \d+% of the training", done.stdout)
+    checkpoint = re.search(r"The best checkpoint lies in\s+(\S+)", done.stdout)
+    assert checkpoint
+    assert (desk.home.parent / checkpoint[1] / "state_dict.pth").is_file()
+    assert "<svg" in (output / "search.svg").read_text()
+
+
 RUNNER = '''
 import sys, uuid
 from pathlib import Path

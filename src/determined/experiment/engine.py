@@ -98,6 +98,7 @@ class Engine:
         self._max_restarts = max_restarts
         self._name = name
         self._open = 0  # trials that have not ended
+        self._cause = ""  # why it is stopped, unless its search is simply over
         self._uncreated: list[base.Create] = []  # what the search asked for while the experiment was stopping
         self._ends: dict[State, int] = {}
         self._actions: list[Action] = []
@@ -121,6 +122,7 @@ class Engine:
         """Return everything that must survive a restart, as strict JSON."""
         return {
             "state": self.state.value,
+            "cause": self._cause,
             "trials": {request_id: dataclasses.asdict(trial) for request_id, trial in self.trials.items()},
             "uncreated": [base.to_json(create) for create in self._uncreated],
             "searcher": self.searcher.snapshot(),
@@ -129,6 +131,7 @@ class Engine:
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Continue from `snapshot`. The searcher given to the constructor comes from `Searcher.restore`."""
         self.state = State(snapshot["state"])
+        self._cause = snapshot.get("cause", "")
         self.trials = {
             request_id: Trial(**{**row, "state": State(row["state"]), "phase": Phase(row["phase"])})
             for request_id, row in snapshot["trials"].items()
@@ -183,7 +186,7 @@ class Engine:
         """Start over with what has not COMPLETED, and with the trials that were not created because of the end."""
         if not self.state.is_terminal:
             raise errors.IllegalMove(f"{self._name} is {self.state.value}; only one that has ended can be continued.")
-        self.state = State.PAUSED
+        self.state, self._cause = State.PAUSED, ""
         self._actions.append(SetExperiment(State.PAUSED, "Somebody continued the experiment."))
         again = [request_id for request_id, trial in self.trials.items() if trial.state is not State.COMPLETED]
         for request_id in again:
@@ -316,7 +319,8 @@ class Engine:
     # The end of trials and of the experiment.
 
     def _stop_everything(self, to: State, reason: str) -> None:
-        self._move(to, reason)
+        if self._move(to, reason) and to is not State.STOPPING_COMPLETED:
+            self._cause = f"{reason.removesuffix('.')}. "
         for request_id, trial in list(self.trials.items()):
             if not trial.state.is_terminal:
                 self._stop(request_id, to, reason)
@@ -352,7 +356,7 @@ class Engine:
         end = lifecycle.result_of(self._ends) if self.state is State.STOPPING_COMPLETED else self.state.end
         if self.state is State.STOPPING_COMPLETED and end is State.CANCELED:
             self._move(State.STOPPING_KILLED, "Every trial was canceled.")
-        self._move(end, f"All trials have ended: {self._tally()}.")
+        self._move(end, f"{self._cause}All trials have ended: {self._tally()}.")
 
     def _tally(self) -> str:
         return ", ".join(f"{count} {state.value}" for state, count in self._ends.items()) or "there were none"

@@ -19,6 +19,8 @@ from determined.experiment.config.experiment_config import ExperimentConfig
 from determined.experiment.config.experiment_file import ConfigFile
 from determined.experiment.config.layers import from_settings, merged
 from determined.experiment.config.positions import located
+from determined.experiment.config.searcher import Custom
+from determined.experiment.search.outside import is_outside
 from determined.experiment.submission import code_archive, entry_point, secret_values, templates
 from determined.experiment.submission.code_archive import CodeArchive
 
@@ -228,6 +230,11 @@ def _check_entry_point(config: ExperimentConfig, archive: CodeArchive | None, re
     method = getattr(config.searcher, "method", None)
     if isinstance(method, str):
         entry_point.check_class("searcher.method", method, paths, where=where, withheld=withheld)
+    elif isinstance(config.searcher, Custom) and not is_outside(config.searcher.model_dump()):
+        raise errors.ConfigError(
+            "searcher.name is custom, and nothing says which method decides. Name a class in the code, as in method: "
+            '"my_search:MySearch", or run a method of this process: determined.searcher.LocalSearchRunner.'
+        )
 
 
 def _write(store: Store, request: SubmitRequest, checked: _Checked) -> Submitted:

@@ -73,6 +73,7 @@ def test_what_cannot_be_loaded_is_an_error_of_its_experiment(tmp_path: Path, cod
     states = ends(made)
     assert states[-1][0] is State.ERROR
     assert sentence in states[0][1]
+    assert sentence in states[-1][1], "what is shown in the end says why"
     assert made.trials == {}
 
 

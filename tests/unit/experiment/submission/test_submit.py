@@ -197,6 +197,7 @@ BAD = {
     ),
     "too many slots (P-18)": (FILE, {"settings": ["resources.slots_per_trial=99"]}, r"is 99, and there are \d+ slots"),
     "space (P-19)": (FILE, {"settings": ["hyperparameters.n={type: int, minval: 3, maxval: 3}"]}, "minval"),
+    "no method": (FILE, {"settings": ["searcher.name=custom"]}, "nothing says which method decides"),
     "no script": (FILE.replace("train", "trian"), {}, "which is not in"),
     "no module": (FILE.replace("python3 train.py", "model_def:Net"), {}, "which is not in"),
     "no directory": (FILE, {"directory": "nothing-there"}, "There is no directory nothing-there"),
