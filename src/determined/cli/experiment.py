@@ -99,6 +99,11 @@ def describe(ids: list[int], metrics: bool, outdir: str | None, form: str) -> No
     client = connect()
     found = [client.get_experiment(number) for number in ids]
     descriptions.show(found, with_metrics=metrics, form=form, outdir=outdir)
+    if form == "table" and not outdir:
+        from determined.cli.running.results import show_rungs
+
+        for one in found:
+            show_rungs(one)
 
 
 @experiment.verb("config")

@@ -41,6 +41,8 @@ LISTED = [
     "compare 1 2 {form}", "compare 1 2 --all {form}", "m ls {form}", "m describe {model} {json}", "m lv {model} {form}",
     "w ls {form}", "w lp {workspace} {form}", "p ls {workspace} {form}", "p le {workspace} {project} {form}",
     "store info {form}", "store check", "tb ls {form}", "version",
+    "e best 1 {form}", "e metrics 1 {form}", "e watch 1", "e rungs 1 {form}", "j ls {form}", "s ls {form}",
+    "controller status {form}", "controller logs",
 ]  # fmt: skip
 WRONG = [
     "m describe {hostile}", "w lp {hostile}", "p ls {hostile}", "t metrics 1 -m {hostile}", "t plot 1 -m {hostile}",
@@ -54,7 +56,7 @@ LOGS = ["t logs 1", "e logs 1", "t logs 1 --tail 1", "t logs 1 --json"]
 CHANGING = {
     "activate", "pause", "cancel", "kill", "archive", "unarchive", "delete", "undelete", "set", "label", "move", "stop",
     "create", "register-version", "rm", "start", "open", "vacuum", "export", "import", "download", "wait",
-    "download-model-def", "schema", "completion", "validate", "preview-search",
+    "download-model-def", "schema", "completion", "validate", "preview-search", "update",
 }  # fmt: skip
 
 
@@ -176,6 +178,7 @@ def test_every_command_that_shows_something_is_tried() -> None:
                 path, command = f"{path} {found.name}", found  # type: ignore[assignment]
         tried.add(path)
     tried.add(" tensorboard logs")  # of a process that has to run first
+    tried.add(" experiment verify")  # of an experiment that a controller drove
     assert {path for path in leaves(main, "") if path.split()[-1] not in CHANGING} <= tried
 
 

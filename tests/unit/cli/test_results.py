@@ -107,6 +107,7 @@ def test_rungs_in_the_terminal(det: Det, history: History) -> None:
     assert sum(int(row["Ended here"]) for row in rows) == 8
     shown = det("e", "rungs", ident).stdout
     assert "4 batches" in shown
+    assert shown.splitlines()[1:] == det("e", "describe", ident).stdout.splitlines()[-len(shown.splitlines()) + 1 :]
     other = Search(history)
     assert "(random) has no rungs" in det("e", "rungs", other.id).stderr
     assert det("e", "rungs", other.id, "--json").stdout == "[]\n"

@@ -202,7 +202,8 @@ def _rest(view: View, left: Sequence[TrialView], width: int) -> list[str]:
 
 def _way_out(view: View) -> str:
     if view.state == "PAUSED":
-        return f"Ctrl-C leaves this view. Let it go on with: det e activate {view.id}"
+        again = "Start its script again to go on." if view.unmanaged else f"Let it go on with: det e activate {view.id}"
+        return f"Ctrl-C leaves this view. {again}"
     return "Ctrl-C leaves this view; the experiment goes on."
 
 
