@@ -42,7 +42,7 @@ LISTED = [
     "w ls {form}", "w lp {workspace} {form}", "p ls {workspace} {form}", "p le {workspace} {project} {form}",
     "store info {form}", "store check", "tb ls {form}", "version",
     "e best 1 {form}", "e metrics 1 {form}", "e watch 1", "e rungs 1 {form}", "j ls {form}", "s ls {form}",
-    "controller status {form}", "controller logs",
+    "controller status {form}", "controller logs", "template ls", "template describe lab",
 ]  # fmt: skip
 WRONG = [
     "m describe {hostile}", "w lp {hostile}", "p ls {hostile}", "t metrics 1 -m {hostile}", "t plot 1 -m {hostile}",
@@ -57,6 +57,7 @@ CHANGING = {
     "activate", "pause", "cancel", "kill", "archive", "unarchive", "delete", "undelete", "set", "label", "move", "stop",
     "create", "register-version", "rm", "start", "open", "vacuum", "export", "import", "download", "wait",
     "download-model-def", "schema", "completion", "validate", "preview-search", "update",
+    "fork", "continue", "remove",
 }  # fmt: skip
 
 
@@ -135,6 +136,14 @@ def det(line: str, names: dict[str, str], form: str = "") -> Result:
 
 
 FORMS = {"{form}": ["", "--csv", "--json"], "{json}": ["", "--json"]}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data directory of the test's own, with a hostile template."""
+    monkeypatch.setenv("DET_HOME", str(tmp_path))
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "lab.yaml").write_text(f"name: {json.dumps(HOSTILE)}\n# \u202egpj\n", encoding="utf-8")
 
 
 @pytest.mark.parametrize(
