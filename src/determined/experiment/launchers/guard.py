@@ -92,6 +92,8 @@ class Guard:
         """Wait for the guard, which has ended or was killed, and end what is left of the tree."""
         os.close(self._control)
         os.close(self.reports)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
         end_descendants()
 
 
@@ -106,6 +108,8 @@ def start(order: Order) -> Guard:
             os.close(control)  # or the guard would not see that the agent is gone
             os.close(reports)
             _be_guard(order, control_read, reports_write)
+        except BaseException:  # noqa: BLE001  whatever it is, it must not go on in the agent's code
+            sys.excepthook(*sys.exc_info())
         finally:
             os._exit(1)
     os.close(control_read)
@@ -152,9 +156,9 @@ def _be_guard(order: Order, control: int, reports: int) -> NoReturn:
     try:
         os.chdir(order.directory)
         entry = _processes.start(order.command, order.environment)
-    except OSError as failed:
+    except (OSError, ValueError) as failed:
         code = NOT_FOUND if isinstance(failed, FileNotFoundError) else NOT_EXECUTABLE
-        _report(reports, Report(code=code, problem=failed.strerror or str(failed)))
+        _report(reports, Report(code=code, problem=getattr(failed, "strerror", None) or str(failed)))
         os._exit(0)
     _report(reports, Report(pid=entry.pid))
     code = _wait(entry.pid, control, woken)
