@@ -196,7 +196,8 @@ def _probes_later(directory: Path, storage: dict[str, object]) -> bool:
 
 
 def _first_line(task: TaskSpec) -> str:
-    slots = f"{task.slots} {task.slot_kind} slots ({', '.join(task.slot_ids)})" if task.slots else "no slots"
+    noun = "slot" if task.slots == 1 else "slots"
+    slots = f"{task.slots} {task.slot_kind} {noun} ({', '.join(task.slot_ids)})" if task.slots else "no slots"
     origin = f", from checkpoint {task.latest_checkpoint}" if task.latest_checkpoint else ""
     where = f"on {_process.this_node()} with {slots}"
     return f"Attempt {task.attempt} of trial {task.trial_id} starts {where}{origin}."
