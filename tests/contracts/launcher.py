@@ -367,7 +367,7 @@ pathlib.Path("left.over").touch()
         script = """
 import signal, sys, time
 def leave(*_):
-    time.sleep(0.5)
+    time.sleep(3)
     print("saved", flush=True)
     sys.exit(3)
 signal.signal(signal.SIGTERM, leave)
