@@ -90,7 +90,9 @@ def _detach(store: Store, log: Path, keep: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
-    os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), 2)
+    os.dup2(nothing, 2)
+    with contextlib.suppress(OSError):  # no reason not to run a trial
+        os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), 2)
     # Numbers of files are not given back: an object of the parent that writes to one must not reach a file of ours.
     for file in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - names are all we need
         if file > 2 and file not in (nothing, keep):

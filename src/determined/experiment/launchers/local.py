@@ -136,17 +136,13 @@ class LocalLauncher:
 
     def _reap(self) -> bool:
         """Wait for agents that have ended; return whether there were any."""
-        before = len(self._children) + len(self._adopted)
-        for allocation_id, pid in list(self._children.items()):
-            try:
-                if os.waitpid(pid, os.WNOHANG)[0]:
-                    del self._children[allocation_id]
-            except ChildProcessError:  # somebody else has waited for it
-                del self._children[allocation_id]
-        for allocation_id, pid in list(self._adopted.items()):
-            if not _process.is_alive(pid):
-                del self._adopted[allocation_id]
-        return len(self._children) + len(self._adopted) < before
+        ended = [allocation_id for allocation_id, pid in self._children.items() if _has_ended(pid)]
+        ended += [allocation_id for allocation_id, pid in self._adopted.items() if not _process.is_alive(pid)]
+        for allocation_id in ended:
+            self._children.pop(allocation_id, None)
+            self._adopted.pop(allocation_id, None)
+            self._killed.discard(allocation_id)
+        return bool(ended)
 
     def _remove_leftovers(self, allocation_id: str) -> None:
         """Kill what an agent and its guard, both dead, have left running; a process may start others meanwhile."""
@@ -158,3 +154,11 @@ class LocalLauncher:
                 _processes.send(pid, signal.SIGKILL)
             time.sleep(0.02)
         logger.warning("%s: processes that cannot be killed are left: %s", allocation_id, found)
+
+
+def _has_ended(child: int) -> bool:
+    """Return whether a child has ended, and wait for it if so."""
+    try:
+        return os.waitpid(child, os.WNOHANG)[0] != 0
+    except ChildProcessError:  # somebody else has waited for it
+        return True
