@@ -70,8 +70,13 @@ class Terminal:
         return CONTROL.sub("", self.text)
 
     def leave(self) -> int:
-        code = self.process.wait(timeout=PATIENCE)
-        self.read()
+        deadline = time.monotonic() + PATIENCE
+        while (code := self.process.poll()) is None:  # and read meanwhile: a full terminal blocks whoever writes to it
+            assert time.monotonic() < deadline, self.text
+            self.read()
+            time.sleep(0.02)
+        while len(self.text) != len(self.read()):
+            pass
         os.close(self._ours)
         os.close(self._theirs)
         return code

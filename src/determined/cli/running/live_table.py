@@ -115,16 +115,10 @@ def _fields(view: View, rows: Sequence[TrialView], bar_width: int) -> list[Field
 
 def _hparams(view: View, rows: Sequence[TrialView]) -> list[Field]:
     """Return a column for each hyperparameter that is not the same for all trials."""
-    every = [flat(trial.hparams) for trial in view.trials.values()]
-    values: dict[str, set[str]] = {}
-    for one in every:
-        for name, value in one.items():
-            values.setdefault(name, set()).add(repr(value))
-    differing = [name for name, found in values.items() if len(found) > 1]
     shown = [flat(trial.hparams) for trial in rows]
     return [
         Field(visible(name), [_hparam(one.get(name)) for one in shown], 5 + index)
-        for index, name in enumerate(differing[:MOST_HPARAMS])
+        for index, name in enumerate(view.differing[:MOST_HPARAMS])
     ]
 
 

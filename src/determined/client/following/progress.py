@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from determined import store
+from determined.client._listing import flat
 from determined.client._session import Session
 from determined.client.following.replay import Climb, has_rungs
 from determined.experiment.lifecycle import State, shown_restarts, shown_state
@@ -67,6 +68,7 @@ class View:
     seconds_left: float | None
     trials: Mapping[int, TrialView]
     changed: Sequence[int]  # ids of the trials that may look different from the time before
+    differing: Sequence[str]  # hyperparameters that are not the same for all trials; of nested ones with dots
 
     @property
     def has_ended(self) -> bool:
@@ -121,6 +123,8 @@ class Follower:
         self._trials: dict[int, TrialView] = {}
         self._config: dict[str, Any] | None = None
         self._left = TimeLeft()
+        self._first_values: dict[str, str] = {}
+        self._differing: dict[str, None] = {}
 
     def read(self) -> View:
         """Look at the experiment, in one transaction.
@@ -145,11 +149,19 @@ class Follower:
             is_submitted = row.state == "PAUSED" and bool(pending.read(conn, 1, experiment_id=self._id))
         time = now()
         for trial in found:
+            if trial.id not in self._trials:
+                self._compare(trial.hparams)
             self._trials[trial.id] = self._view(trial, str(places.get(trial.request_id, "")), time)
         if is_submitted:  # the controller has not come to it yet
             row = dataclasses.replace(row, state="ACTIVE")
         launches = [launch for trial in found for launch in trial.launches]
         return self._whole(row, launches, [trial.id for trial in found], time)
+
+    def _compare(self, hparams: Mapping[str, Any]) -> None:
+        """Note which hyperparameters of a new trial are not as those before."""
+        for name, value in flat(hparams).items():
+            if self._first_values.setdefault(name, repr(value)) != repr(value):
+                self._differing[name] = None
 
     def _whole(
         self,
@@ -178,6 +190,7 @@ class Follower:
             seconds_left=left,
             trials=dict(self._trials),
             changed=changed,
+            differing=[name for name in self._first_values if name in self._differing],
         )
 
     def _view(self, trial: store.overview.running.TrialNow, rung: str, time: datetime.datetime) -> TrialView:
