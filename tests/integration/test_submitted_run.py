@@ -122,3 +122,80 @@ def test_a_paused_submission_runs_nothing(history: History, tmp_path: Path) -> N
         assert str(experiment.state) == "CANCELED"
         assert {str(trial.state) for trial in experiment.list_trials()} == {"CANCELED"}
     assert not (tmp_path / "ran").exists()
+
+
+CONTINUED = """
+import os, pathlib, sys, time
+import determined
+
+info = determined.get_cluster_info()
+place = pathlib.Path(sys.argv[1])
+lr = info.trial.hparams["lr"]
+with (place / f"{lr}.log").open("a") as file:
+    file.write(os.environ["DET_TASK_ID"] + "\\n")
+if lr == 0.2 and not (place / "go").exists():
+    if sys.argv[2] == "fail":
+        sys.exit(1)
+    time.sleep(600)
+if sys.argv[2] == "fail" and len((place / f"{lr}.log").read_text().splitlines()) < 3:
+    sys.exit(1)  # the second attempt fails once more
+"""
+
+
+def script(tmp_path: Path, how: str) -> tuple[Path, Path, str]:
+    code, notes = tmp_path / "code", tmp_path / "notes"
+    code.mkdir()
+    notes.mkdir()
+    (code / "train.py").write_text(CONTINUED)
+    return code, notes, f"python3 train.py {notes} {how}"
+
+
+def test_a_failed_trial_is_continued(history: History, tmp_path: Path) -> None:
+    """P-59: with `max_restarts=1` restarts are counted from 0, and the task id ends in -1; the replay agrees."""
+    code, notes, entrypoint = script(tmp_path, "fail")
+    config = {
+        "entrypoint": entrypoint,
+        "hyperparameters": {"lr": 0.2},
+        "searcher": {"name": "single", "metric": "loss"},
+        "max_restarts": 0,
+    }
+    with Determined() as client:
+        experiment = client.create_experiment(config, code)
+        assert str(experiment.wait(interval=0.1)) == "ERROR"
+        started = experiment.start_time
+        (notes / "go").touch()
+        experiment.continue_(settings=["max_restarts=1"])
+        assert str(experiment.wait(interval=0.1)) == "COMPLETED"
+        (trial,) = experiment.list_trials()
+        first, *later = (notes / "0.2.log").read_text().split()
+        assert (later, trial.restarts) == ([f"{first}-1"] * 2, 1)
+        assert (experiment.start_time, experiment.config["max_restarts"]) == (started, 1)
+        assert experiment.verify().differences == []
+
+
+def test_only_what_did_not_complete_is_continued(history: History, tmp_path: Path) -> None:
+    """P-60: of a grid with one COMPLETED and one killed trial only the killed one runs again."""
+    code, notes, entrypoint = script(tmp_path, "sleep")
+    config = {
+        "entrypoint": entrypoint,
+        "hyperparameters": {"lr": {"type": "categorical", "vals": [0.1, 0.2]}},
+        "searcher": {"name": "grid", "metric": "loss"},
+        "max_restarts": 0,
+    }
+    with Determined() as client:
+        experiment = client.create_experiment(config, code)
+        deadline = time.monotonic() + 120
+        while not (notes / "0.2.log").exists():
+            assert time.monotonic() < deadline, "the trial never came"
+            time.sleep(0.05)
+        (slow,) = (trial for trial in experiment.list_trials() if trial.hparams["lr"] == 0.2)
+        slow.kill()
+        assert str(experiment.wait(interval=0.1)) == "COMPLETED"
+        (notes / "go").touch()
+        experiment.continue_()
+        assert str(experiment.wait(interval=0.1)) == "COMPLETED"
+        assert {str(trial.state) for trial in experiment.list_trials()} == {"COMPLETED"}
+        assert experiment.verify().differences == []
+    assert len((notes / "0.1.log").read_text().split()) == 1
+    first, second = (notes / "0.2.log").read_text().split()
+    assert second == f"{first}-1"

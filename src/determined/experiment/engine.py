@@ -182,11 +182,13 @@ class Engine:
         if not trial.state.is_terminal:
             self._stop(asked.request_id, State.STOPPING_KILLED, "Somebody killed the trial.")
 
-    def _continue(self, _: Continued) -> None:
+    def _continue(self, event: Continued) -> None:
         """Start over with what has not COMPLETED, and with the trials that were not created because of the end."""
         if not self.state.is_terminal:
             raise errors.IllegalMove(f"{self._name} is {self.state.value}; only one that has ended can be continued.")
         self.state, self._cause = State.PAUSED, ""
+        if event.max_restarts is not None:
+            self._max_restarts = event.max_restarts
         self._actions.append(SetExperiment(State.PAUSED, "Somebody continued the experiment."))
         again = [request_id for request_id, trial in self.trials.items() if trial.state is not State.COMPLETED]
         for request_id in again:

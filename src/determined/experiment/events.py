@@ -87,7 +87,12 @@ class Answered:
 
 @dataclass(frozen=True)
 class Continued:
-    """The experiment had ended and is continued: PAUSED again, and trials that are not COMPLETED will run again."""
+    """The experiment had ended and is continued: PAUSED again, and trials that are not COMPLETED will run again.
+
+    `max_restarts` is what its configuration says from now on; None leaves it.
+    """
+
+    max_restarts: int | None = None
 
 
 Event = (

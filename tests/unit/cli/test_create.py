@@ -154,7 +154,7 @@ def test_fork_and_continue(det: Det, history: History, root: Path) -> None:
         experiments.set_state(conn, 3, "ERROR")
     assert det("e", "continue", 3, "--config", "max_restarts=1").stdout == "Continued experiment 3\n"
     with history.store.read() as conn:
-        assert [event.kind for event in pending.read(conn)] == ["CONTINUED"]
+        assert [event.kind for event in pending.read(conn)] == ["CONTINUED", "REQUEST"]
 
 
 def test_templates(det: Det, history: History, root: Path) -> None:

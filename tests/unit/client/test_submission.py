@@ -148,7 +148,7 @@ def test_continue_a_single_trial(history: History, runs: Determined, model: Path
         made.continue_(settings=["max_restarts=-1"])
     assert kinds(history, made) == []
     made.continue_({"name": "again"}, ["max_restarts=1"])
-    assert kinds(history, made) == ["CONTINUED"]
+    assert kinds(history, made) == ["CONTINUED", "REQUEST"]
     assert (made.config["max_restarts"], made.name) == (1, "again")
     assert made.config["data"] == {"secrets": {"t": "********"}}
     with pytest.raises(errors.Refused, match="is being continued already"):
@@ -163,7 +163,7 @@ def test_continue_a_search(history: History, runs: Determined, model: Path) -> N
     with pytest.raises(errors.Refused, match="continued with the configuration it has"):
         made.continue_(settings=["max_restarts=1"])
     made.continue_()
-    assert kinds(history, made) == ["CONTINUED"]
+    assert kinds(history, made) == ["CONTINUED", "REQUEST"]
     done = runs.create_experiment(random, model)
     end(history, done, "COMPLETED", "COMPLETED", state="COMPLETED")
     with pytest.raises(errors.Refused, match=r"All trials of experiment .* are COMPLETED"):

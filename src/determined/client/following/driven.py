@@ -117,7 +117,8 @@ class Driven:
         """
         from determined.experiment.submission.continuation import continue_
 
-        continue_(self._session.store, self.id, config, settings)
+        made = continue_(self._session.store, self.id, config, settings)
+        _actions.wait_handled(self._session, self.id, made.pending_id)
         self.reload()
 
     def set_resources(self, **changes: float | None) -> None:

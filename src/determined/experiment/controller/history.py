@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 KIND = "ENGINE"
 """The kind of rows in `events` that hold what the engine was told."""
+REPLACED = "CONFIG"
+"""The kind of rows in `events` that hold the config which a continued experiment had until then."""
 
 
 def record(conn: sa.Connection, experiment_id: int, event: engine_events.Event, trial_id: int | None = None) -> int:
@@ -46,8 +48,8 @@ def restore(conn: sa.Connection, experiment_id: int, custom: SearchMethod | None
     row = experiments.get(conn, experiment_id, deleted=True)
     snapshot = row.searcher_snapshot
     if snapshot is None:
-        return _handled(_engine(row, custom), conn, experiment_id)
-    config = _config(row)
+        return _handled(_engine(conn, row, custom), conn, experiment_id)
+    config = ExperimentConfig.parse(row.config or {})
     searcher = Searcher.restore(snapshot["engine"]["searcher"], _section(config), config.space, custom)
     engine = Engine(searcher, max_restarts=config.max_restarts, name=f"Experiment {row.id}")
     engine.restore(snapshot["engine"])
@@ -65,7 +67,7 @@ def fresh(conn: sa.Connection, experiment_id: int, custom: SearchMethod | None =
         raise errors.Refused(
             f"Experiment {experiment_id} was not started by a controller, so there are no events of it to replay."
         )
-    return _engine(row, custom)
+    return _engine(conn, row, custom)
 
 
 def replay(conn: sa.Connection, experiment_id: int, custom: SearchMethod | None = None) -> Engine:
@@ -97,15 +99,18 @@ def _handled(engine: Engine, conn: sa.Connection, experiment_id: int, after_id: 
     return engine
 
 
-def _engine(row: ExperimentRow, custom: SearchMethod | None) -> Engine:
-    config = _config(row)
+def replace_config(conn: sa.Connection, row: ExperimentRow, config: dict[str, Any]) -> None:
+    """Set the config of an experiment that is continued; what it was before stays known to replays."""
+    events.append(conn, row.id, REPLACED, {"before": row.config or {}})
+    experiments.update(conn, row.id, config=config)
+
+
+def _engine(conn: sa.Connection, row: ExperimentRow, custom: SearchMethod | None) -> Engine:
+    first = events.of_experiment(conn, row.id, kinds=(REPLACED,), limit=1)
+    config = ExperimentConfig.parse(first[0].body["before"] if first else row.config or {})
     seed = config.reproducibility.experiment_seed
     searcher = Searcher(_section(config), config.space, seed, custom)
     return Engine(searcher, max_restarts=config.max_restarts, name=f"Experiment {row.id}")
-
-
-def _config(row: ExperimentRow) -> ExperimentConfig:
-    return ExperimentConfig.parse(row.config or {})
 
 
 def _section(config: ExperimentConfig) -> dict[str, Any]:

@@ -140,7 +140,7 @@ class Managed:
         if told.kind == "REQUEST":
             return self._request(Request(told.body["action"]))
         if told.kind == "CONTINUED":
-            return Continued()
+            return Continued((experiments.get(conn, self.id).config or {}).get("max_restarts"))
         if told.kind == "OPERATIONS":
             return Answered(told.body)
         request_id = self._request_ids.get(told.trial_id or 0)

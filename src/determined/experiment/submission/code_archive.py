@@ -26,6 +26,11 @@ ALWAYS_IGNORED = (
 )
 # A directory that holds one of these is a Python environment, a checkpoint, or a data directory of ours.
 NOT_CODE = ("pyvenv.cfg", "conda-meta", ".artifacts", "determined.db")
+# Of a data directory that is the directory of the code itself; where it lies inside, all of it is left out.
+OF_HOME = (
+    *("secrets", "logs", "work", "templates", "tensorboard", "checkpoints", "runs", "code"),
+    *("determined.db", "determined.db-wal", "determined.db-shm", "defaults.yaml", "collective.key"),
+)
 LARGEST_TEXT = 1 << 20  # bytes; larger files are data, and are not searched for keys
 LEVEL = 4  # of compression: half a second for the largest archive there may be, instead of three
 SHOWN = 5
@@ -81,7 +86,8 @@ def pack(
         pack("model").paths  # ("model_def.py", "train.py")
     """
     found = _Found()
-    ours = {path.resolve() for path in (data_directory(), *without)}
+    home = data_directory()
+    ours = {path.resolve() for path in (home, *(home / name for name in OF_HOME), *without)}
     if directory is not None:
         _walk(_checked_directory(Path(directory)), "", ours, found)
     for included in includes:

@@ -110,21 +110,23 @@ def continue_(
         if changes:
             _change(conn, row, checked, changes)
         pending.append(conn, experiment_id, "CONTINUED")
+        told = pending.append(conn, experiment_id, "REQUEST", {"action": "activate"})
     start.ensure(store)
-    return Submitted(experiment_id, checked.warnings if changes else [])
+    return Submitted(experiment_id, checked.warnings if changes else [], told)
 
 
 def _change(conn: sa.Connection, row: ExperimentRow, config: ExperimentConfig, changes: Mapping[str, Any]) -> None:
     """Write the new effective configuration; the text as it was submitted stays."""
+    from determined.experiment.controller import history
     from determined.store import experiments
 
     effective = config.effective()
     effective["searcher"] = submit.warm_started(conn, effective["searcher"])
     named = {"name": config.name, "description": config.description or ""}
+    history.replace_config(conn, row, effective)
     experiments.update(
         conn,
         row.id,
-        config=effective,
         searcher_metric=getattr(config.searcher, "metric", None),
         smaller_is_better=bool(getattr(config.searcher, "smaller_is_better", True)),
         **{key: value for key, value in named.items() if key in changes},

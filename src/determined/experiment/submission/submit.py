@@ -65,10 +65,11 @@ class SubmitRequest:
 
 @dataclass(frozen=True)
 class Submitted:
-    """What came of it: the experiment's id, and what its user should know."""
+    """What came of it: the experiment's id, what its user should know, and the event that waits for the controller."""
 
     experiment_id: int
     warnings: list[str] = field(default_factory=list)
+    pending_id: int = 0
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,15 @@ def test_environments_and_our_own_data_are_left_out(tmp_path: Path, monkeypatch:
     assert archive.warnings == ()
 
 
+def test_a_data_directory_among_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 14: with DET_HOME=. the code is taken, and nothing that det keeps beside it."""
+    write(
+        tmp_path, {"t.py": "", "determined.db": "", "secrets/1.json": "abc", "logs/controller.log": "", "lib/m.py": ""}
+    )
+    monkeypatch.setenv("DET_HOME", str(tmp_path))
+    assert pack(tmp_path).paths == ("lib/m.py", "t.py")
+
+
 def test_secrets_are_left_out_and_said(tmp_path: Path) -> None:
     """Issue 14: keys by name or by content are not stored; one warning names them."""
     write(tmp_path, {"t.py": "", ".env": "A=1", "deploy.pem": "x", "sub/odd.txt": KEY, ".ssh/config": ""})
