@@ -161,7 +161,10 @@ def of_experiment(
     if states:
         query = query.where(trials.c.state.in_(states))
     columns = {**_SORTABLE, "duration": _duration(conn)}
-    query = query.order_by(*rows.ordering(columns, sort_by, descending, trials.c.id))
+    order = rows.ordering(columns, sort_by, descending, trials.c.id)
+    if sort_by == "best_metric":
+        order[-1] = trials.c.id.asc()  # of equal ones the earlier is better, whichever way is better
+    query = query.order_by(*order)
     query = query.limit(limit if limit is not None or not offset else 2**62).offset(offset or None)
     return [rows.build(TrialRow, row) for row in conn.execute(query).mappings()]
 

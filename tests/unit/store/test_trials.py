@@ -46,6 +46,8 @@ def test_trials_are_sorted(store: Store) -> None:
         assert ids(sort_by="duration") == [2, 3, 1]
         assert ids(sort_by="id", descending=True, limit=1, offset=1) == [2]
         assert ids(states=("RUNNING",)) == [1]
+        trials.update(conn, 3, searcher_metric_value=0.5)
+        assert ids(sort_by="best_metric") == ids(sort_by="best_metric", descending=True) == [2, 3, 1], "earlier first"
 
 
 @pytest.mark.parametrize(
