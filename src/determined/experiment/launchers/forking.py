@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -79,6 +80,7 @@ def spawn(task: str, log: Path) -> int:
 
 def _detach(store: Store, log: Path, keep: int) -> None:
     """Give up what a forked child has of its parent: session, signals, files, log."""
+    gc.freeze()  # what came with the fork is not looked through: that would copy all of its memory
     os.setsid()
     guard.set_name("det-agent")
     signal.set_wakeup_fd(-1)

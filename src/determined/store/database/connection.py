@@ -21,7 +21,7 @@ from determined.store.database.location import StorePlace, find_place, on_networ
 BUSY_SECONDS = 10.0
 """How long a transaction waits for others before it fails."""
 
-_left_to_parents: list[sa.Engine] = []  # a child does not close the connections that a server has with its parent
+_left_to_parents: list[sa.Pool] = []  # a child does not close the connections that a server has with its parent
 _warned: set[Path] = set()
 
 
@@ -121,10 +121,12 @@ class Store:
         self._seen = seen
 
     def _leave_to_parent(self) -> None:
-        """In a forked child, open new connections instead of using those of the parent."""
-        engine = _make_engine(self.place, self.read_only)
-        _left_to_parents.append(self._engine)
-        self._engine, self._pid = engine, os.getpid()
+        """In a forked child, open new connections instead of using those of the parent; keep compiled statements."""
+        if self.place.path is not None:
+            forks.let_go_of_inherited(self.place.path)
+        _left_to_parents.append(self._engine.pool)
+        self._engine.dispose(close=False)
+        self._pid = os.getpid()
 
     def _replaced(self, path: Path) -> None:
         """The file was removed, or another one has its name. Writing on into a removed file would lose everything."""

@@ -37,7 +37,7 @@ class OpenConnections:
         _all.add(self)
 
     def let_go(self) -> None:
-        """Close what was inherited."""
+        """Close what was inherited. From now on this is about the connections that the child opens."""
         for connection in list(self._idle.values()):
             connection.close()
         self._idle.clear()
@@ -47,6 +47,7 @@ class OpenConnections:
                 f"The store {self._path} cannot be used in this process: it was forked while a thread used the store. "
                 "Start it with the spawn method instead."
             )
+        self._pid = os.getpid()
 
     def _work(self, connection: Any) -> None:
         self._busy[id(connection)] = connection
