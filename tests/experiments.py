@@ -132,6 +132,15 @@ def decisions(store: Store, experiment_id: int) -> dict[str, Any]:
     }
 
 
+def starts_of_trials(directory: Path) -> list[list[int]]:
+    """Return for each trial the steps from which its scripts began to train."""
+    found = []
+    for path in sorted((directory / "notes").iterdir(), key=lambda path: int(path.stem)):
+        notes = [json.loads(line) for line in path.read_text().splitlines()]
+        found.append([note["start"] for note in notes if "start" in note])
+    return found
+
+
 def check_intact(store: Store, experiment_id: int, directory: Path) -> None:
     """The replay agrees with the rows, the store passes its check, and no trial was trained twice from zero."""
     with store.read() as conn:

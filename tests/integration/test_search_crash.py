@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from determined.experiment.controller import start
-from determined.store import attempts, trials
 from determined.store.database.connection import Store, open_store
 from tests.experiments import (
     check_intact,
@@ -22,6 +21,7 @@ from tests.experiments import (
     engine_events,
     is_over,
     processes,
+    starts_of_trials,
     submit_search,
     wait_until_alone,
     wait_until_over,
@@ -80,27 +80,28 @@ def test_a_controller_that_is_killed_at_every_event_changes_no_decision(
     assert killed > 20
     assert decisions(store, disturbed) == decisions(store, undisturbed)
     check_intact(store, disturbed, tmp_path / "disturbed")
-    with store.read() as conn:
-        mine = trials.of_experiment(conn, disturbed)
-        assert [len(attempts.of_trial(conn, trial.id)) for trial in mine] == [1] * 16
+    assert [len(starts) for starts in starts_of_trials(tmp_path / "disturbed")] == [1] * 16
 
 
 class Assassin:
-    """Kills a process of some running attempt now and then: the agent, its guard, or what it runs."""
+    """Kills a process of some running attempt as training goes on: the agent, its guard, or what it runs."""
 
-    def __init__(self, seed: int, every: float) -> None:
+    def __init__(self, directory: Path, seed: int, every: int) -> None:
+        self._notes = directory / "notes"
         self._random = random.Random(seed)
         self._every = every
-        self._next = time.monotonic() + every
+        self._next = every
         self.killed = 0
 
     def __call__(self) -> None:
-        if time.monotonic() < self._next:
+        """Kill one, if a few steps were trained since the last time: so that the search comes to an end."""
+        written = sum(len(path.read_text().splitlines()) for path in self._notes.iterdir())
+        if written < self._next:
             return
-        self._next = time.monotonic() + self._every * self._random.uniform(0.5, 1.5)
         victims = [process for process in processes() if self._is_of_a_trial(process)]
         if victims:
             self.killed += kill(self._random.choice(victims).pid)
+            self._next = written + self._random.randint(1, 2 * self._every)
 
     @staticmethod
     def _is_of_a_trial(process: psutil.Process) -> bool:
@@ -118,7 +119,7 @@ def test_trials_that_are_killed_at_random_go_on_from_their_checkpoints(
     """
     monkeypatch.setenv("DET_SLOTS", "2")
     ident = submit_search(tmp_path / "killed")
-    assassin = Assassin(1, 0.7)
+    assassin = Assassin(tmp_path / "killed", 1, 4)
     deadline = time.monotonic() + 300
     while not is_over(store, ident):
         assert time.monotonic() < deadline, "the search does not end"
@@ -133,7 +134,7 @@ def test_everything_killed_at_random(store: Store, tmp_path: Path, monkeypatch: 
     """Controllers at every event and trials at random, on two slots: the same holds."""
     monkeypatch.setenv("DET_SLOTS", "2")
     ident = submit_search(tmp_path / "both")
-    assassin = Assassin(2, 1.5)
+    assassin = Assassin(tmp_path / "both", 2, 6)
     killed = kill_controllers(store, ident, assassin)
     wait_until_alone()
     assert killed > 20

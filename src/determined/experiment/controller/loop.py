@@ -39,8 +39,9 @@ LINGER_SECONDS = 3.0
 """How long the controller stays when nothing is left to do: often another command follows."""
 BEAT_SECONDS = 10.0
 SETTINGS_SECONDS = 1.0
-STARTING_SECONDS = 15.0
-"""How long an agent may take until it has recorded its process id; one that comes later finds its attempt ended."""
+STARTING_SECONDS = 2.0
+"""How long an agent that an earlier controller may have started has to record its process id; one that comes later
+finds its attempt ended and leaves."""
 AGAIN_SECONDS = 5.0
 """After this a process that was killed, and is still there, is killed again; and a start that failed is tried again."""
 
@@ -211,11 +212,9 @@ class Controller:
     def _watch(self, running: list[AttemptRow]) -> None:
         """End attempts whose time has come, and note those whose agent is gone."""
         for row in running:
-            if row.pid is None:
-                if now() - row.start_time > datetime.timedelta(seconds=STARTING_SECONDS):
+            if not self._launcher.is_alive(row):
+                if row.pid is not None or now() - row.start_time > datetime.timedelta(seconds=STARTING_SECONDS):
                     self._lost(row)
-            elif not self._launcher.is_alive(row):
-                self._lost(row)
             elif row.kill_at is not None and row.kill_at <= now():
                 self._kill(row)
 
