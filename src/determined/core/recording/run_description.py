@@ -140,13 +140,18 @@ def describe(
         host=platform.node(),
         pid=os.getpid(),
         started=now().isoformat(),
-        store=hashlib.sha256(os.environ.get("DET_STORE", "").encode()).hexdigest()[:16],
+        store=store_hash(os.environ.get("DET_STORE", "")),
         is_detached=is_detached,
         told_trial_id=told.trial_id if told else None,
         told_experiment_id=told.experiment_id if told else None,
         told_allocation_id=info.allocation_id if told and info else "",
         told_attempt=told._trial_run_id if told else 0,
     )
+
+
+def store_hash(address: str) -> str:
+    """Return what a run keeps of the address of its store, `DET_STORE`, which may hold a password."""
+    return hashlib.sha256(address.encode()).hexdigest()[:16]
 
 
 def _script() -> str | None:

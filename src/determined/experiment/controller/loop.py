@@ -230,6 +230,9 @@ class Controller:
 
     def _lost(self, row: AttemptRow) -> None:
         self._launcher.kill(row)  # whatever it has left
+        with self._store.read() as conn:
+            if pending.waits(conn, trial_id=row.trial_id):
+                return  # what it reported before comes first
         with self._changing(row.experiment_id) as (conn, experiment):
             if attempts.get(conn, row.allocation_id).state == "TERMINATED":
                 return  # it recorded its end after we looked

@@ -88,6 +88,8 @@ def run(task: TaskSpec, store: Store, ended: Callable[[], None] = lambda: None) 
     moment = datetime.datetime.now(datetime.timezone.utc).isoformat()
     who = (task.allocation_id, task.task_id, task.experiment_id, task.trial_id, task.attempt)
     ending = exit_record.Ending(*who, found.code, found.reason, moment)
+    if found.code != 0:
+        exit_record.deliver_reports(store, task.home, task.store)
     exit_record.deliver(store, task.home, ending)
     ended()
     working_directory.remove(task.home, task.allocation_id)

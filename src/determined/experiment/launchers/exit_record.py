@@ -86,6 +86,23 @@ def deliver(store: Store, home: str, ending: Ending, patience: float = PATIENCE_
         tries += 1
 
 
+def deliver_reports(store: Store, home: str, address: str) -> None:
+    """Deliver the reports that killed training processes have left on disk: their last checkpoint may be among them.
+
+    To be done before the end is recorded: the next attempt goes on from the newest checkpoint that the store knows.
+
+    Args:
+        store: Where.
+        home: The data directory.
+        address: What `DET_STORE` is for the trials of this store.
+    """
+    if not (Path(home) / "runs").is_dir():
+        return
+    from determined.core.recording import recovery, run_description  # seldom needed
+
+    recovery.recover_runs(store, Path(home), run_description.store_hash(address))
+
+
 def recover(store: Store, home: str, allocation_id: str) -> bool:
     """Record the ending that a dead agent left in a file; return whether there was one."""
     path = _path(home, allocation_id)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from determined import _process
 from determined.experiment import slots as machine
+from determined.experiment.controller import start
 from determined.experiment.launchers import agent, exit_record, forking, guard, working_directory
 from determined.experiment.launchers.base import TaskSpec
 from determined.experiment.launchers.output import KILL
@@ -101,6 +102,7 @@ class LocalLauncher:
             self._killed.discard(attempt.allocation_id)
             with contextlib.suppress(OSError):
                 working_directory.remove(self._home, attempt.allocation_id)
+            exit_record.deliver_reports(self._store, self._home, start.address(self._store))
             exit_record.recover(self._store, self._home, attempt.allocation_id)
         else:
             self._killed.add(attempt.allocation_id)

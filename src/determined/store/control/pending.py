@@ -60,11 +60,13 @@ def read(conn: sa.Connection, limit: int | None = None, *, experiment_id: int | 
     return [PendingEvent(**row) for row in conn.execute(query).mappings()]
 
 
-def waits(conn: sa.Connection, event_id: int | None = None) -> bool:
-    """Return whether this event waits; without an id, whether any does."""
+def waits(conn: sa.Connection, event_id: int | None = None, *, trial_id: int | None = None) -> bool:
+    """Return whether this event waits, or any event of this trial; without either, whether any does."""
     query = sa.select(pending_events.c.id).limit(1)
     if event_id is not None:
         query = query.where(pending_events.c.id == event_id)
+    if trial_id is not None:
+        query = query.where(pending_events.c.trial_id == trial_id)
     return conn.scalar(query) is not None
 
 
