@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from determined import store
+from determined import _home, store
 from determined.client._files import Storages, remove_event_files
 from determined.client._session import Session
 from determined.errors import StorageConfigError, UnsafePath
@@ -190,6 +191,8 @@ def purge(session: Session) -> Purged:
         gone = store.upkeep.removal.purge(conn, [i for i in found.experiment_ids if i not in kept])
     for uuid in gone.experiment_uuids:
         secret_values.forget(uuid)
+    for sha256 in filter(str.isalnum, gone.code):  # unpacked copies, which `launchers.working_directory` has made
+        shutil.rmtree(_home.data_directory() / "code" / sha256, ignore_errors=True)
     return Purged(gone.experiment_ids, removed, skipped)
 
 

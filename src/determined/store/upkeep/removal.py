@@ -44,6 +44,7 @@ class Removal:
     checkpoints: list[RemovedCheckpoint]
     tensorboard: list[str]  # directories of event files
     experiment_uuids: list[str]
+    code: list[str] = dataclasses.field(default_factory=list)  # once purged: sha256 of code that nobody has any more
 
 
 def window() -> datetime.timedelta:
@@ -84,7 +85,9 @@ def purge(
         conn.execute(experiments.delete().where(experiments.c.id.in_(some)))
     if found.experiment_ids:
         used = sa.select(experiments.c.code_snapshot_id).where(experiments.c.code_snapshot_id.is_not(None))
-        conn.execute(code_snapshots.delete().where(code_snapshots.c.id.not_in(used)))
+        unused = code_snapshots.c.id.not_in(used)
+        found.code.extend(conn.scalars(sa.select(code_snapshots.c.sha256).where(unused)))
+        conn.execute(code_snapshots.delete().where(unused))
     return found
 
 
