@@ -16,24 +16,25 @@ if TYPE_CHECKING:
 NOTE_SECONDS = 60.0
 
 
-def is_requested(session: Session, experiment_id: int) -> bool:
-    """Return whether something was asked of it that the controller has not done yet, such as activating it."""
+def requests(session: Session, experiment_id: int) -> set[str]:
+    """Return the kinds of what the controller has not handled yet of it, such as a request to activate it."""
     from determined.store.control import pending
 
     with session.read() as conn:
-        return bool(pending.read(conn, 1, experiment_id=experiment_id))
+        return {told.kind for told in pending.read(conn, experiment_id=experiment_id)}
 
 
 def wait(session: Session, experiment: Experiment, interval: float) -> ExperimentState:
     """Wait until it has ended, and return how. See `Experiment.wait`."""
     noted = time.monotonic()
     while True:
+        requested = requests(session, experiment.id)  # before its state: what was handled meanwhile is in that
         experiment.reload()
-        if experiment.state is ExperimentState.PAUSED and not is_requested(session, experiment.id):
+        if experiment.state is ExperimentState.PAUSED and not requested:
             activate = f"Activate it first: det experiment activate {experiment.id}"
             first = "Start its script again first." if experiment.unmanaged else activate
             raise ValueError(f"Experiment {experiment.id} is paused, so waiting for it may never end. {first}")
-        if experiment.state.is_terminal:
+        if experiment.state.is_terminal and "CONTINUED" not in requested:
             return experiment.state
         if time.monotonic() - noted >= NOTE_SECONDS:
             noted = time.monotonic()
