@@ -160,7 +160,7 @@ def judge(exit: Exit, state: State, *, restarts: int, max_restarts: int, is_inva
     failed = f"The trial failed with exit code {exit.code}"
     if restarts + 1 > max_restarts:
         reason = f"{failed}, and max_restarts is {max_restarts}."
-        return Verdict(State.ERROR, reason, restarts + 1, ExitedReason.ERRORED)
+        return Verdict(State.ERROR, reason, restarts, ExitedReason.ERRORED)  # no restart follows this one
     return Verdict(None, f"{failed}; this is restart {restarts + 1} of {max_restarts}.", restarts + 1)
 
 

@@ -100,7 +100,7 @@ class TestVerdicts:
             if verdict.state is not None:
                 break
         assert (launches, verdict.state, verdict.early) == (3, S.ERROR, ExitedReason.ERRORED)
-        assert lifecycle.shown_restarts(restarts, 2) == 2
+        assert restarts == lifecycle.shown_restarts(restarts, 2) == 2
 
     @pytest.mark.parametrize("exit", [Exit(0), Exit(-9, killed=True)])
     def test_row_8_invalid_hyperparameters(self, exit: Exit) -> None:

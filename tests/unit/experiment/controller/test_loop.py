@@ -280,6 +280,25 @@ def test_continue_runs_what_has_not_completed(store: Store) -> None:
     assert states(store, ident) == ("COMPLETED", ["COMPLETED"] * 3)
 
 
+def test_a_single_trial_is_continued_with_more_restarts(store: Store) -> None:
+    """P-59: what was before is replayed with the restarts it had then, so another controller can go on, too."""
+    ident = submit(store, SINGLE)
+    launcher = ScriptedLauncher(store, fails)
+    run(store, launcher)
+    assert states(store, ident) == ("ERROR", ["ERROR"])
+    with store.write() as conn:
+        row = experiments.get(conn, ident)
+        history.replace_config(conn, row, {**(row.config or {}), "max_restarts": 1})
+    ask(store, ident, "CONTINUED")
+    ask(store, ident, "REQUEST", action="activate")
+    run(store, launcher)
+    assert [task.task_id.endswith("-1") for task in launcher.started] == [False, True, True]
+    assert states(store, ident) == ("ERROR", ["ERROR"])
+    with store.read() as conn:
+        assert trials.get(conn, 1).restarts == 1
+        assert history.replay(conn, ident).state.value == "ERROR"
+
+
 def test_only_one_controller_holds_the_lease(store: Store) -> None:
     """A second controller steps back while the first is alive, and takes over when it is gone."""
     first, second = (Controller(store, ScriptedLauncher(store, trains)) for _ in range(2))
