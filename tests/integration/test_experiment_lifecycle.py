@@ -251,34 +251,6 @@ def test_a_crash_after_the_checkpoint(lab: Lab) -> None:
     assert trial.restarts == 1
 
 
-def test_continue(lab: Lab) -> None:
-    """P-59: a failed single trial continued with max_restarts=1 has restarts counted from 0 and a task id that ends
-    in -1. P-60: a grid with a COMPLETED and a killed trial, continued, runs the killed one only.
-    """
-    failing = lab.submit("note(task=info.task_id)\nsys.exit(not is_told('repaired') and 3)", max_restarts=0)
-    grid = lab.submit(
-        "note(x=info.trial.hparams['x'])\nif info.trial.hparams['x'] == 1: wait_for('repaired')",
-        hyperparameters={"x": {"type": "int", "minval": 0, "maxval": 1, "count": 2}},
-        searcher={"name": "grid", "metric": "loss", "max_concurrent_trials": 2},
-    )
-    assert lab.end(failing) == "ERROR"
-    lab.noted(grid, "x", 2)
-    waiting = next(trial for trial in grid.list_trials() if trial.hparams["x"] == 1)
-    waiting.kill()
-    assert lab.end(grid) == "COMPLETED"
-    failing.continue_(settings=["max_restarts=1"])
-    lab.noted(failing, "task", 3)
-    assert lab.end(failing) == "ERROR"
-    first, *others = [note["task"] for note in lab.notes(failing)]
-    assert others == [f"{first}-1"] * 2
-    assert lab.only_trial(failing).restarts == 1
-    lab.tell("repaired")
-    grid.continue_()
-    assert lab.end(grid) == "COMPLETED"
-    assert sorted(note["x"] for note in lab.notes(grid)) == [0, 1, 1]
-    assert [trial.state.value for trial in grid.list_trials()] == ["COMPLETED"] * 2
-
-
 def test_warm_start(lab: Lab) -> None:
     """P-62: started from a trial with two checkpoints, a trial has the newer one as its latest, and 0 steps."""
     source = lab.submit("with core.init() as context:\n    save(context, 1)\n    save(context, 2)")
