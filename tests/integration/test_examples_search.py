@@ -42,7 +42,7 @@ class Desk:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             check=False,
         )
         assert code is None or done.returncode == code, done.stdout + done.stderr + self.controller_log()
@@ -120,12 +120,13 @@ def test_grid_trains_every_point_the_last_first(desk: Desk) -> None:
 @pytest.mark.parametrize("name", ["adaptive_asha", "async_halving"])
 def test_a_halving_search_stops_weak_trials(desk: Desk, name: str) -> None:
     """P-41: trials are stopped at their rungs with a checkpoint, one trains to the end, and replaying agrees."""
-    experiment = desk.creates(name, "--config", "searcher.max_trials=6", "--config", "searcher.max_time=32")
+    changes = ("searcher.max_trials=5", "searcher.max_time=16", "hyperparameters.channels=4")
+    experiment = desk.creates(name, *(word for change in changes for word in ("--config", change)))
     trials = completed(desk, experiment)
-    assert len(trials) == 6
+    assert len(trials) == 5
     lengths = sorted(trial.total_batches for trial in trials)
     assert lengths[0] < 64 * 45, "nobody was stopped"
-    assert lengths[-1] >= 32 * 45
+    assert lengths[-1] >= 16 * 45
     assert all(trial.list_checkpoints() for trial in trials)
     desk.types("experiment", "verify", str(experiment.id))
 
