@@ -15,6 +15,7 @@ from determined.store.schema import allocations, checkpoints, experiments, logs,
 from determined.store.schema import trials as trials_table
 
 _SUPERSEDED = "A newer attempt has begun."
+_GOING = ("PENDING", "ASSIGNED", "STARTING", "RUNNING", "TERMINATING")  # each by the index; "not TERMINATED" reads all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +84,12 @@ def begin(
         return known
     moment = time or now()
     before = trials.lock(conn, trial_id)
-    trials.get(conn, trial_id)  # not one of a hidden experiment
+    is_unmanaged = _is_unmanaged(conn, before.experiment_id)
+    if is_unmanaged is None:
+        trials.get(conn, trial_id)  # there is none: its experiment is hidden
     number = before.attempt + 1
-    _end_older(conn, trial_id, moment)
+    if before.attempt:
+        _end_older(conn, trial_id, moment)
     task_id = _current_task(conn, before.id, before.experiment_id, moment)
     allocation_id = f"{task_id}.{number}"
     row = {
@@ -104,10 +108,10 @@ def begin(
         "start_time": moment,
         "last_activity": moment,
     }
-    conn.execute(allocations.insert().values(row))
+    conn.execute(allocations.insert(), row)
     fields = {"attempt": number, "last_activity": moment}
-    conn.execute(trials_table.update().where(trials_table.c.id == trial_id).values(fields))
-    if _is_unmanaged(conn, before.experiment_id):
+    conn.execute(trials_table.update().where(trials_table.c.id == trial_id), fields)
+    if is_unmanaged:
         trials.set_state(conn, trial_id, "RUNNING", time=moment)
     return Attempt(allocation_id, task_id, trial_id, before.experiment_id, number, run_name)
 
@@ -211,7 +215,7 @@ def mark_killed(conn: sa.Connection, allocation_id: str) -> None:
 def of_controller(conn: sa.Connection) -> list[AttemptRow]:
     """Return the attempts of managed experiments that have not ended, in the order of their trials."""
     query = _query().join(experiments, experiments.c.id == trials_table.c.experiment_id)
-    query = query.where(allocations.c.state != "TERMINATED", sa.not_(experiments.c.unmanaged))
+    query = query.where(allocations.c.state.in_(_GOING), sa.not_(experiments.c.unmanaged))
     return [rows.build(AttemptRow, row) for row in conn.execute(query.order_by(tasks.c.trial_id)).mappings()]
 
 
@@ -327,8 +331,10 @@ def _add_task(conn: sa.Connection, task_id: str, trial_id: int, moment: datetime
     return task_id
 
 
-def _is_unmanaged(conn: sa.Connection, experiment_id: int) -> bool:
-    return bool(conn.scalar(sa.select(experiments.c.unmanaged).where(experiments.c.id == experiment_id)))
+def _is_unmanaged(conn: sa.Connection, experiment_id: int) -> bool | None:
+    """Return whether no controller drives the experiment; None if it is hidden."""
+    shown = (experiments.c.id == experiment_id, experiments.c.deleted_at.is_(None))
+    return conn.scalar(sa.select(experiments.c.unmanaged).where(*shown))
 
 
 def _query() -> sa.Select[Any]:

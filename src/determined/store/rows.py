@@ -42,7 +42,7 @@ def build_all(kind: type[T], names: Iterable[str], found: Iterable[Sequence[Any]
 
 def insert(conn: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> int:
     """Add a row and return its id."""
-    key = conn.execute(table.insert().values(row)).inserted_primary_key
+    key = conn.execute(table.insert(), dict(row)).inserted_primary_key
     assert key is not None
     return int(key[0])
 

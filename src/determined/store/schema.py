@@ -264,6 +264,7 @@ allocations = sa.Table(  # one attempt's processes
     sa.Column("kill_reason", Words),
     # Its controller has ended them.
     sa.Column("killed", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Index(None, "state"),  # a controller asks many times a second which are going on
 )
 
 metrics = sa.Table(

@@ -213,7 +213,7 @@ def set_state(
     elif reason:
         fields["state_reason"] = reason
     if fields:
-        conn.execute(trials.update().where(trials.c.id == trial_id).values(fields))
+        conn.execute(trials.update().where(trials.c.id == trial_id), fields)
     if before.state != state:
         _follow(conn, before.experiment_id, reason, moment)
 

@@ -69,9 +69,11 @@ class Controller:
         self._slots = launcher.slots()
         self._experiments: dict[int, Managed] = {}
         self._is_loaded = False
+        self._mark: object = None  # of the store as we know it
+        self._running: list[AttemptRow] = []
         self._collecting = collect.Collections(store)
         self._killed: dict[str, float] = {}  # when, by allocation
-        self._last_beat = self._last_settings = time.monotonic()
+        self._last_beat = self._last_settings = self._last_look = time.monotonic()
         self._idle_since: float | None = None
         self._start_after = 0.0
         self.is_asked_to_leave = False
@@ -101,14 +103,23 @@ class Controller:
         """Handle what has come, end what is to end, start what can start. Return whether anything is going on."""
         if not self._is_loaded:
             self._load()
-        self._handle_pending()
-        with self._store.read() as conn:
-            running = attempts.of_controller(conn)
+        running = self._take_news()
         self._watch(running)
         started = self._start_queued(running)
         self._note_settings_and_progress(running)
         self._collecting.poll()
         return bool(running or started or self._collecting.is_busy or any(e.queued for e in self._experiments.values()))
+
+    def _take_news(self) -> list[AttemptRow]:
+        """Handle what has come, and return what runs; both are known if the store has not changed since."""
+        mark = self._store.change_mark()
+        if mark != self._mark or time.monotonic() - self._last_look > SETTINGS_SECONDS:
+            self._mark, self._last_look = None, time.monotonic()
+            self._handle_pending()
+            with self._store.read() as conn:
+                self._running = attempts.of_controller(conn)
+            self._mark = mark
+        return self._running
 
     def _load(self) -> None:
         """Load the experiments that are under way, unless they are."""

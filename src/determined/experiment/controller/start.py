@@ -33,8 +33,10 @@ def ensure(store: Store) -> bool:
         return False
     with store.read() as conn:
         holder = controllers.current(conn)
-    if holder is not None and holder.is_alive:
-        with store.write() as conn:  # it may be about to leave: then it has left, or seen our event, when we have asked
+    if holder is not None and holder.is_alive and not store.is_sqlite:
+        # It may be about to leave: then it has left, or seen our event, when we have asked. SQLite has one writer at a
+        # time, so one that left before our event was stored is gone by now.
+        with store.write() as conn:
             holder = controllers.current(conn, lock=True)
     if holder is not None and holder.is_alive:
         return False

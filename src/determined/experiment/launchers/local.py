@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from determined import _process
+from determined._redact import redacted_text
 from determined.experiment import slots as machine
 from determined.experiment.controller import start
 from determined.experiment.launchers import agent, exit_record, forking, guard, working_directory
@@ -43,6 +44,7 @@ class LocalLauncher:
 
     def __init__(self, store: Store, home: str | os.PathLike[str]) -> None:
         _process.started()  # loads psutil, so that no agent has to
+        redacted_text("https://name:word@host/?a=b --c d")  # and compiles its patterns
         self._store = store
         self._home = os.fspath(home)
         self._log = Path(home) / "logs" / "agents.log"

@@ -24,6 +24,7 @@ def upgrade() -> None:
     op.add_column("allocations", sa.Column("kill_at", MOMENT, nullable=True))
     op.add_column("allocations", sa.Column("kill_reason", sa.Text(), nullable=True))
     op.add_column("allocations", sa.Column("killed", sa.Boolean(), nullable=False, server_default=sa.false()))
+    op.create_index("ix_allocations_state", "allocations", ["state"])
     op.create_table(
         "pending_events",
         sa.Column("id", ID, autoincrement=True, nullable=False),
