@@ -31,6 +31,7 @@ from determined.experiment.events import (
     Queue,
     Request,
     SetExperiment,
+    SetHparams,
     SetTrial,
     Started,
     Tell,
@@ -195,6 +196,8 @@ class Engine:
             attempts = self.trials[request_id].attempts
             self.trials[request_id] = Trial(State.PAUSED, attempts=attempts, is_again=True)
             self._actions.append(SetTrial(request_id, State.PAUSED, "The experiment was continued.", 0))
+            if event.hparams is not None:
+                self._actions.append(SetHparams(request_id, event.hparams))
         self._count_ends()
         self.searcher.reopen(again)
         if not again:

@@ -89,10 +89,12 @@ class Answered:
 class Continued:
     """The experiment had ended and is continued: PAUSED again, and trials that are not COMPLETED will run again.
 
-    `max_restarts` is what its configuration says from now on; None leaves it.
+    `max_restarts` is what its configuration says from now on, and `hparams` those of the trial of a single search;
+    None leaves them.
     """
 
     max_restarts: int | None = None
+    hparams: dict[str, Json] | None = None
 
 
 Event = (
@@ -206,6 +208,14 @@ class SetTrial:
 
 
 @dataclass(frozen=True)
+class SetHparams:
+    """Update the hyperparameters in the trial's row: its next attempt is started with these."""
+
+    request_id: str
+    hparams: dict[str, Json]
+
+
+@dataclass(frozen=True)
 class SetExperiment:
     """Update the experiment's row."""
 
@@ -228,4 +238,4 @@ class Tell:
     event: dict[str, Json]
 
 
-Action = AddTrial | Queue | Dequeue | Preempt | Kill | SetTrial | SetExperiment | Warn | Tell
+Action = AddTrial | Queue | Dequeue | Preempt | Kill | SetTrial | SetHparams | SetExperiment | Warn | Tell

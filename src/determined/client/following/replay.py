@@ -144,14 +144,18 @@ def verify(session: Session, experiment_id: int) -> Verification:
         Refused: A run of `python train.py` has no such events.
     """
     from determined.experiment.controller import history
-    from determined.experiment.events import AddTrial
+    from determined.experiment.events import AddTrial, SetHparams
     from determined.experiment.search.rung_table import rung_table
 
     with session.read() as conn:
         replay = Replay(conn, experiment_id)
         added: dict[str, AddTrial] = {}
         for _, actions in replay.advance(conn):
-            added |= {action.request_id: action for action in actions if isinstance(action, AddTrial)}
+            for action in actions:
+                if isinstance(action, AddTrial):
+                    added[action.request_id] = action
+                elif isinstance(action, SetHparams):
+                    added[action.request_id] = dataclasses.replace(added[action.request_id], hparams=action.hparams)
         row = store.experiments.get(conn, experiment_id)
         trials = store.trials.of_experiment(conn, experiment_id)
         going_on = replay.engine

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined import errors
+from determined.experiment.config.experiment_config import ExperimentConfig
 from determined.experiment.controller import history
 from determined.experiment.engine import Engine, Phase
 from determined.experiment.events import (
@@ -29,6 +30,7 @@ from determined.experiment.events import (
     Queue,
     Request,
     SetExperiment,
+    SetHparams,
     SetTrial,
     Started,
     Tell,
@@ -36,6 +38,7 @@ from determined.experiment.events import (
     Validated,
     Warn,
 )
+from determined.experiment.generator import Generator
 from determined.experiment.lifecycle import Exit
 from determined.experiment.search.base import SearchMethod
 from determined.store import attempts, checkpoints, events, experiments, logs, trials
@@ -140,7 +143,7 @@ class Managed:
         if told.kind == "REQUEST":
             return self._request(Request(told.body["action"]))
         if told.kind == "CONTINUED":
-            return Continued((experiments.get(conn, self.id).config or {}).get("max_restarts"))
+            return self._continued(conn)
         if told.kind == "OPERATIONS":
             return Answered(told.body)
         request_id = self._request_ids.get(told.trial_id or 0)
@@ -164,6 +167,13 @@ class Managed:
         # A search may be over as soon as it has begun: there is nothing to activate then.
         is_over = self.engine.state.is_terminal or self.engine.state.is_stopping
         return None if request is Request.ACTIVATE and is_over else request
+
+    def _continued(self, conn: sa.Connection) -> Continued:
+        config = ExperimentConfig.parse(experiments.get(conn, self.id).config or {})
+        if config.effective()["searcher"]["name"] != "single":
+            return Continued(config.max_restarts)
+        # What was drawn is drawn again, and a constant that somebody has changed is the new one.
+        return Continued(config.max_restarts, config.space.sample(Generator(config.reproducibility.experiment_seed)))
 
     def attempt_started(self, conn: sa.Connection, request_id: str) -> None:
         """Note that an attempt of a queued trial has been given its slots."""
@@ -194,6 +204,8 @@ class Managed:
             trial_id = self._trial_ids[action.request_id]
             trials.update(conn, trial_id, restarts=action.restarts)
             trials.set_state(conn, trial_id, action.state.value, action.reason)
+        elif isinstance(action, SetHparams):
+            trials.update(conn, self._trial_ids[action.request_id], hparams=action.hparams)
         elif isinstance(action, SetExperiment):
             experiments.set_state(conn, self.id, action.state.value, action.reason)
             if action.state.is_terminal:

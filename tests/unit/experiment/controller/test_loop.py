@@ -299,6 +299,30 @@ def test_a_single_trial_is_continued_with_more_restarts(store: Store) -> None:
         assert history.replay(conn, ident).state.value == "ERROR"
 
 
+def test_a_single_trial_is_continued_with_the_changed_value(store: Store) -> None:
+    """4.7: a failed single trial that is continued with another constant trains with it, and the replay knows it."""
+    ident = submit(
+        store, {**SINGLE, "hyperparameters": {"lr": 0.5, "depth": {"type": "int", "minval": 1, "maxval": 9}}}
+    )
+    launcher = ScriptedLauncher(store, fails)
+    run(store, launcher)
+    with store.write() as conn:
+        row = experiments.get(conn, ident)
+        config: dict[str, Any] = row.config or {}
+        changed = {**config["hyperparameters"], "lr": {"type": "const", "val": 0.25}}
+        history.replace_config(conn, row, {**config, "hyperparameters": changed, "max_restarts": 1})
+    ask(store, ident, "CONTINUED")
+    ask(store, ident, "REQUEST", action="activate")
+    launcher.script = trains
+    run(store, launcher)
+    first, second = (task.hparams for task in launcher.started)
+    assert (first["lr"], second["lr"]) == (0.5, 0.25)
+    assert first["depth"] == second["depth"]
+    assert states(store, ident) == ("COMPLETED", ["COMPLETED"])
+    with store.read() as conn:
+        assert history.replay(conn, ident).state.value == "COMPLETED"
+
+
 def test_only_one_controller_holds_the_lease(store: Store) -> None:
     """A second controller steps back while the first is alive, and takes over when it is gone."""
     first, second = (Controller(store, ScriptedLauncher(store, trains)) for _ in range(2))
