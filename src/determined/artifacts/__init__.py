@@ -5,8 +5,8 @@ from determined.artifacts.config import open_storage
 from determined.artifacts.directory import verify_in_place
 from determined.artifacts.documents import CARRIED
 from determined.artifacts.manifest import FileEntry, Manifest, Selector
-from determined.artifacts.storage import Draft, SharedFile, Storage
-from determined.artifacts.tree import list_tree, open_plain, read_plain
+from determined.artifacts.storage import Draft, Storage
+from determined.artifacts.tree import SharedFile, list_tree, open_plain, read_plain
 
 __all__ = [
     "CARRIED",

@@ -34,7 +34,8 @@ from determined.artifacts.manifest import (
     surviving,
     with_parents,
 )
-from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, SharedFile, Storage
+from determined.artifacts.storage import ABANDONED_AFTER, RECORDS, Draft, Storage
+from determined.artifacts.tree import SharedFile
 from determined.errors import CheckpointDamaged, DeterminedError, UnsafePath
 
 logger = logging.getLogger("determined.artifacts")

@@ -77,8 +77,9 @@ class DirectoryStorage(Storage):
         return place
 
     def draft(self, storage_id: str, *, is_sole: bool = False) -> Draft:
-        self._refuse_existing(check_storage_id(storage_id))
+        check_storage_id(storage_id)
         self._sweep_once()
+        self._refuse_existing(storage_id)
         return DirectoryDraft(self, storage_id, is_sole=is_sole)
 
     def _refuse_existing(self, storage_id: str) -> None:
@@ -93,11 +94,15 @@ class DirectoryStorage(Storage):
         return self.manifest_path(storage_id).exists() or is_old_checkpoint(storage_id, _names(home))
 
     def list(self) -> builtins.list[str]:
-        return [name for name in _names(self.root) if not name.startswith(".") and self._holds(name)]
+        recorded: set[str] = set()
+        with contextlib.suppress(PermissionError):  # then each is looked at by its name
+            recorded.update(_names(self.records / "manifests"))
+        names = [name for name in _names(self.root) if not name.startswith(".")]
+        return [name for name in names if self._holds(name, is_recorded=f"{name}.json" in recorded)]
 
-    def _holds(self, name: str) -> bool:
+    def _holds(self, name: str, *, is_recorded: bool) -> bool:
         try:
-            return self.exists(name)
+            return (self.root / name).is_dir() if is_recorded else self.exists(name)
         except (ValueError, PermissionError):  # a name that no checkpoint can have, or somebody else's folder
             return False
 
@@ -200,7 +205,7 @@ class DirectoryStorage(Storage):
         return removed + self._empty_trash()
 
     def _is_older(self, path: Path, age: timedelta) -> bool:
-        return self._clock() - tree.last_change(path) >= age.total_seconds()
+        return self._clock() - _last_change(path) >= age.total_seconds()
 
     def _is_orphan(self, manifest: Path) -> bool:
         # In this order: a publisher's staging goes away only after its checkpoint is in place.
@@ -259,6 +264,20 @@ def verify_in_place(path: Path, selector: Selector | None = None) -> bool:
     if problems := manifest.problems(functools.partial(tree.measure_saved, home), selector):
         raise CheckpointDamaged(f"The checkpoint in {home} is damaged: {' '.join(problems[:3])} {advice}")
     return True
+
+
+def _last_change(path: Path) -> float:
+    """When anything at or under `path` last changed. Copied files keep their old times, so the inode's counts too."""
+    newest = 0.0
+    waiting = [path]
+    while waiting:
+        place = waiting.pop()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # its owner may be at work on it
+            info = place.lstat()
+            newest = max(newest, info.st_mtime, info.st_ctime)
+            if stat.S_ISDIR(info.st_mode):
+                waiting.extend(place.iterdir())
+    return newest
 
 
 def _names(directory: Path) -> builtins.list[str]:

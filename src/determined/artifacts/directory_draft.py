@@ -18,7 +18,8 @@ from determined.artifacts.manifest import (
     Manifest,
     with_parents,
 )
-from determined.artifacts.storage import Draft, SharedFile
+from determined.artifacts.storage import Draft
+from determined.artifacts.tree import SharedFile
 from determined.errors import CheckpointDamaged
 
 if TYPE_CHECKING:
@@ -184,10 +185,10 @@ class DirectoryDraft(Draft):
             self._take_lock()
             self._storage._refuse_existing(self.storage_id)
             self._make_exact(manifest)
+            directories = [self._tree / path for path in manifest.files if path.endswith("/")]
             record = self._storage.manifest_path(self.storage_id)
             self._storage.make_record_directory("manifests")
             tree.write_file(record, manifest.to_bytes())  # without its checkpoint nobody reads it
-            directories = [self._tree / path for path in manifest.files if path.endswith("/")]
             tree.sync([*self._unsynced, record], [*directories, self._tree, record.parent])
             self._tree.rename(self._final)
             tree.sync_directories([self._storage.root])
@@ -216,13 +217,13 @@ class DirectoryDraft(Draft):
     def _make_exact(self, manifest: Manifest) -> None:
         """Leave in the tree what the manifest says."""
         found = tree.list_plain(self._tree)
-        for path, size in manifest.resources.items():
+        for path, entry in manifest.files.items():
             if path.endswith("/"):
                 if path not in found:
                     (self._tree / path).mkdir(exist_ok=True)
-            elif found.get(path) != size:
+            elif found.get(path) != entry.size:
                 raise CheckpointDamaged(
-                    f"Checkpoint {self.storage_id} was not published: {path} should have {size} bytes in "
+                    f"Checkpoint {self.storage_id} was not published: {path} should have {entry.size} bytes in "
                     f"{self._tree}, and has {found.get(path, 'gone')}."
                 )
         self._remove_others(found, manifest.files)

@@ -10,12 +10,12 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from determined.artifacts import documents, tree
 from determined.artifacts.manifest import FileEntry, Manifest, Selector, check_path
+from determined.artifacts.tree import SharedFile
 from determined.errors import CheckpointDamaged, CheckpointNotFound, DeterminedError, StorageConfigError
 
 logger = logging.getLogger("determined.artifacts")
@@ -24,18 +24,6 @@ RECORDS = ".artifacts"
 # Writing one checkpoint takes minutes, and a draft is as young as its youngest file. A day leaves room for clocks that
 # disagree and for a laptop that slept through the night; longer would let a run that crashes every hour fill the disk.
 ABANDONED_AFTER = timedelta(days=1)
-
-
-@dataclass(frozen=True)
-class SharedFile:
-    """A small file that many checkpoints of a run hold. Where the storage can, its bytes are written only once."""
-
-    content: bytes
-    mode: int = 0o444
-
-    @functools.cached_property
-    def entry(self) -> FileEntry:
-        return tree.measure_bytes(self.content)
 
 
 class Draft(ABC):
@@ -228,8 +216,8 @@ class Storage(ABC):
     def read_bytes(self, storage_id: str, path: str, manifest: Manifest | None = None) -> bytes:
         """Return the verified content of one stored file, for small ones such as `metadata.json`."""
         manifest = manifest or self.manifest(storage_id)
-        if check_path(path) not in manifest.files:
-            raise FileNotFoundError(f"Checkpoint {storage_id} in {self.url} holds no {path}.")
+        if path not in manifest.files:
+            raise FileNotFoundError(f"Checkpoint {storage_id} in {self.url} holds no {check_path(path)}.")
         if manifest.files[path].size > documents.LARGEST:
             raise CheckpointDamaged(
                 f"{path} of checkpoint {storage_id} in {self.url} is too large to be read: it has "
@@ -261,7 +249,7 @@ class Storage(ABC):
         """
         storage_id, data = str(uuid.uuid4()), b"{}"
         try:
-            with self.draft(storage_id) as draft:
+            with self.draft(storage_id, is_sole=True) as draft:
                 entries = draft.put_bytes("metadata.json", data)
                 if publishes:
                     draft.publish(entries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import queue
@@ -12,6 +13,7 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
@@ -74,15 +76,19 @@ def _stat(entry: os.DirEntry[str], *, follow: bool) -> os.stat_result:
 
 
 def stored_file(root: Path, path: str) -> Path:
-    """Return where the file `path` lies under `root`, if it is one and no symbolic link leads out of `root`."""
-    place = inside(root, path)
+    """Return where the file `path` of a manifest lies under `root`, if no symbolic link leads out of `root`."""
+    place = _within(root, path)
     check_regular(place)
     return place
 
 
 def inside(root: Path, path: str) -> Path:
     """Return where `path` lies under `root`, if no symbolic link on the way leads out of `root`."""
-    place = root / check_path(path)
+    return _within(root, check_path(path))
+
+
+def _within(root: Path, path: str) -> Path:
+    place = root / path
     if not place.resolve().is_relative_to(root.resolve()):
         raise UnsafePath(f"{shown(path)} would lead out of {root} through a symbolic link.")
     return place
@@ -151,6 +157,18 @@ def measure_bytes(data: bytes) -> FileEntry:
     return FileEntry(len(data), hashlib.sha256(data).hexdigest())
 
 
+@dataclass(frozen=True)
+class SharedFile:
+    """A small file that many checkpoints of a run hold. Where the storage can, its bytes are written only once."""
+
+    content: bytes
+    mode: int = 0o444
+
+    @functools.cached_property
+    def entry(self) -> FileEntry:
+        return measure_bytes(self.content)
+
+
 def measure_stream(file: BinaryIO, copy_to: BinaryIO | None = None) -> FileEntry:
     digest, size = hashlib.sha256(), 0
     while chunk := file.read(CHUNK):
@@ -214,20 +232,6 @@ def remove(path: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink()
-
-
-def last_change(path: Path) -> float:
-    """When anything at or under `path` last changed. Copied files keep their old times, so the inode's counts too."""
-    newest = 0.0
-    waiting = [path]
-    while waiting:
-        place = waiting.pop()
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # its owner may be at work on it
-            info = place.lstat()
-            newest = max(newest, info.st_mtime, info.st_ctime)
-            if stat.S_ISDIR(info.st_mode):
-                waiting.extend(place.iterdir())
-    return newest
 
 
 T = TypeVar("T")

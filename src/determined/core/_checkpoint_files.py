@@ -52,8 +52,8 @@ def existing_directory(path: os.PathLike[str] | str) -> Path:
 def selected_paths(root: Path, selector: Selector | None) -> set[str]:
     """Return the paths of a directory to store, without two at its root: `metadata.json` is written anew from the
     metadata, and the manifest that a download left belongs to the checkpoint that was downloaded."""
-    ours = (METADATA, artifacts.CARRIED)
-    return {path for path in artifacts.list_tree(root) if path not in ours and (selector is None or selector(path))}
+    found = artifacts.list_tree(root).keys() - {METADATA, artifacts.CARRIED}
+    return found if selector is None else {path for path in found if selector(path)}
 
 
 def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Json]:
