@@ -128,16 +128,16 @@ def test_submitted_by_several_at_once(lab: Lab) -> None:
     said = following.communicate()[0]
     assert "Traceback" not in said
     assert "det experiment watch" in said or "det e watch" in said
-    assert [each.state.value for each in lab.client.list_experiments()] == ["ACTIVE"] * 4 or said
+    assert not any(each.state.is_terminal for each in lab.client.list_experiments())
     lab.tell("go")
     assert [lab.end(each) for each in found] == ["COMPLETED"] * 4
 
 
 def test_much_noise(lab: Lab) -> None:
-    """A script that prints 20 MB as fast as it can, in short lines and in one very long one: all lines arrive."""
+    """A script that prints 8 MB as fast as it can, in short lines and in one very long one: all lines arrive."""
     script = """
     line = "x" * 99
-    for number in range(100_000):
+    for number in range(30_000):
         sys.stdout.write(f"{number} {line}\\n")
     sys.stdout.write("y" * 5_000_000 + "\\n")
     print("last words")
@@ -146,12 +146,13 @@ def test_much_noise(lab: Lab) -> None:
     assert lab.end(experiment) == "COMPLETED"
     trial = lab.only_trial(experiment)
     numbers = [line.split("|| ")[-1].split()[0] for line in trial.iter_logs(search_text="x" * 90)]
-    assert numbers == [str(number) for number in range(100_000)]
+    assert numbers == [str(number) for number in range(30_000)]
     assert "last words" in "".join(trial.iter_logs(search_text="last words"))
 
 
 def most_at_once(rows: Iterable[AttemptRow]) -> int:
     """Return how many slots were taken at once, at most."""
+    rows = list(rows)
     changes = [(row.start_time, row.slots) for row in rows] + [(row.end_time, -row.slots) for row in rows]
     taken = most = 0
     for _, slots in sorted(changes, key=lambda change: (change[0], change[1])):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 # A longer line is written in pieces, so that a worker that never ends its line does not fill our memory.
 LONGEST_LINE = 65536
 READ_SIZE = 65536
-LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
+END = re.compile(r"\r\n|\n|\r")  # the end alone: a pattern for the whole line takes quadratic time where there is none
 TRACEBACK = "Traceback (most recent call last)"
 TORCH_PREFIX = re.compile(r"\[rank\d+\]: ")  # torch writes it before tracebacks once there is a process group
 # Errors on one rank because another has ended: of gloo, NCCL, the key-value store, and our own collectives.
@@ -42,13 +42,14 @@ class LineSplitter:
                 text = text.removeprefix("\n")
             self._after_return = text.endswith("\r")
 
-        text, lines, end = self._rest + text, [], 0
-        for match in LINE.finditer(text):
-            end = match.end()
+        text, lines, begin = self._rest + text, [], 0
+        for match in END.finditer(text):
+            line = text[begin : match.start()]
+            begin = match.end()
             # Progress bars begin with a carriage return, and wipe their line with blanks: neither is an empty line.
-            if match[1].strip() or match[2] != "\r":
-                lines.append(match[1])
-        self._rest = text[end:]
+            if line.strip() or match[0] != "\r":
+                lines.append(line)
+        self._rest = text[begin:]
         while len(self._rest) > self._longest:
             lines.append(self._rest[: self._longest])
             self._rest = self._rest[self._longest :]

@@ -60,6 +60,13 @@ def test_how_output_is_cut_into_reads_does_not_matter(pieces):
     assert lines_of(*pieces) == lines_of(b"".join(pieces))
 
 
+def test_a_long_line_costs_no_more_than_short_ones():
+    """Twenty megabytes without an end are cut at once; when lines were matched whole, 64 KiB took half a minute."""
+    splitter = _lines.LineSplitter()
+    pieces = [line for _ in range(320) for line in splitter.feed(b"y" * 65536)]
+    assert sum(map(len, pieces)) + len(splitter.feed(b"", final=True)[0]) == 320 * 65536
+
+
 def test_the_tail_begins_at_the_traceback():
     """Of a failure a person wants the traceback, not the progress before it."""
     tail = _lines.Tail()
