@@ -111,6 +111,7 @@ def config_file(lab: Lab, **changes: Any) -> list[str]:
     return ["experiment", "create", str(code / "config.yaml"), str(code)]
 
 
+@pytest.mark.slow
 def test_submitted_by_several_at_once(lab: Lab) -> None:
     """`det e create` typed four times at once in an empty data directory: four experiments, one controller.
     Ctrl-C on one that follows leaves its experiment running, and says how to come back.

@@ -28,6 +28,7 @@ def ensure(store: Store) -> bool:
     """Start a controller for this store unless one is alive. Return whether one was started; it comes up by itself.
 
     `DET_CONTROLLER=off` starts none: whatever was asked for waits in the store until one runs.
+    One that is stopped (Ctrl-Z, a debugger) is alive and is not replaced: it would go on beside its successor.
     """
     if is_off():
         return False
