@@ -252,10 +252,11 @@ class TrainContext:
     ) -> None:
         if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
             raise ValueError(f"window is {window!r}; expected how many batches the metrics are averages of, from 1 up.")
+        steps = check_steps(steps_completed)
         report = MetricReport(
             group,
             plain_metrics(metrics),
-            check_steps(steps_completed),
+            steps,
             None if batch_metrics is None else plain_batches(batch_metrics),
             window,
         )

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec
 
+from determined.pytorch import _rng
+
 logger = logging.getLogger("determined.pytorch")
 
 
@@ -136,6 +138,12 @@ class Hook(Generic[P]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
         for call in self._calls:
             call(*args, **kwargs)
+
+    def preserving(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call it, and restore all random streams afterwards, whatever the callbacks draw."""
+        if self._calls:
+            with _rng.preserved():
+                self(*args, **kwargs)
 
     def __bool__(self) -> bool:
         return bool(self._calls)

@@ -210,8 +210,8 @@ def report(fit: Fit, due: Due) -> None:
     fit.bar.show(metrics)
     if fit.callbacks.on_training_workload_end:
         batches = list(result.batch_metrics)  # dicts for people; until here they were columns
-        with _rng.preserved():  # a run that is stopped reports once more than one that is not
-            fit.callbacks.on_training_workload_end(avg_metrics=metrics, batch_metrics=batches)
+        # A run that is stopped reports once more than one that is not.
+        fit.callbacks.on_training_workload_end.preserving(avg_metrics=metrics, batch_metrics=batches)
     if due.progress:
         fit.core.train.report_progress(due.fraction)
 
@@ -309,8 +309,8 @@ def finish_saving(fit: Fit, *, waits: bool = True) -> None:
 def _announce(fit: Fit, storage_id: str | None) -> None:
     if storage_id is not None:
         fit.outcome.saved(storage_id, fit.progress.last_checkpoint)
-        with _rng.preserved():  # whatever the hook draws: a run that saves goes on like one that does not
-            fit.callbacks.on_checkpoint_upload_end(uuid=storage_id)
+        # Whatever the hook draws: a run that saves goes on like one that does not.
+        fit.callbacks.on_checkpoint_upload_end.preserving(uuid=storage_id)
 
 
 @contextlib.contextmanager

@@ -23,8 +23,8 @@ from determined.pytorch._plan import (
     TrainUnit,
     check_reachable,
 )
-from determined.pytorch._trial import PyTorchTrial
-from determined.pytorch._validate import Validation, evaluates_full_dataset
+from determined.pytorch._trial import PyTorchTrial, evaluates_full_dataset
+from determined.pytorch._validate import Validation
 from determined.pytorch.checkpoint import save_policy
 from determined.pytorch.checkpoint.checkpointer import Checkpointer
 from determined.pytorch.checkpoint.saved import SavedCheckpoint, find_checkpoint, open_checkpoint
@@ -116,12 +116,13 @@ class Trainer:
             StorageConfigError: Checkpoints cannot be written to where they go.
         """
         trial, context, services = self._trial, self._context, self._context.core_context
-        _check_trial(trial, context)
+        config = _config(context)
+        _check_trial(trial, context, config)
         distributed, is_chief = context.distributed, context.distributed.rank == 0
         is_managed = context.trial_info is not None
         if test_mode and is_managed:
             raise ValueError("test_mode is for trying a trial locally; a managed trial trains in full.")
-        searcher = _config(context).get("searcher") or {}
+        searcher = config.get("searcher") or {}
         metric, smaller_is_better = searcher.get("metric"), bool(searcher.get("smaller_is_better", True))
         if max_length is None and is_managed:
             max_length = _configured_length(searcher, context)
@@ -276,7 +277,7 @@ class Trainer:
         return continues
 
 
-def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
+def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext, config: dict[str, Any]) -> None:
     """Refuse what cannot be trained, and warn of what is probably not meant."""
     if isinstance(trial, type):
         made = f"Trainer({trial.__name__}(context), context)"
@@ -310,7 +311,7 @@ def _check_trial(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
         )
     evaluates_full_dataset(trial)
     _warn_about_unwrapped_parameters(name, context)
-    if _config(context).get("records_per_epoch") and context.distributed.rank == 0:
+    if config.get("records_per_epoch") and context.distributed.rank == 0:
         logger.warning("records_per_epoch has no effect: an epoch is one pass over the training data loader.")
 
 

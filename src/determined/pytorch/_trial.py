@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from determined import errors
 from determined.pytorch._callback import PyTorchCallback
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch.data.to_device import data_length
@@ -109,3 +110,22 @@ def is_overridden(trial: PyTorchTrial, method: str) -> bool:
     """Whether a trial has its own version of a method."""
     found = getattr(type(trial), method, None)
     return (callable(found) and found is not getattr(PyTorchTrial, method)) or callable(vars(trial).get(method))
+
+
+def evaluates_full_dataset(trial: PyTorchTrial) -> bool:
+    """Return whether a trial overrides `evaluate_full_dataset` rather than `evaluate_batch`.
+
+    Raises:
+        InvalidExperimentException: Both or neither.
+    """
+    by_batch, in_full = is_overridden(trial, "evaluate_batch"), is_overridden(trial, "evaluate_full_dataset")
+    if by_batch == in_full:
+        which = (
+            "both evaluate_batch() and evaluate_full_dataset()"
+            if by_batch
+            else "neither evaluate_batch() nor evaluate_full_dataset()"
+        )
+        raise errors.InvalidExperimentException(
+            f"{type(trial).__name__} overrides {which}. Override exactly one of them."
+        )
+    return in_full

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from determined import errors
 from determined.pytorch import _rng
 from determined.pytorch._callback import Callbacks
-from determined.pytorch._trial import PyTorchTrial, is_overridden
+from determined.pytorch._trial import PyTorchTrial, evaluates_full_dataset, is_overridden
 from determined.pytorch.data.loader import DataLoader
 from determined.pytorch.data.stream import validation_loader
 from determined.pytorch.data.to_device import data_length
@@ -116,25 +115,6 @@ def _is_empty(loader: Any, size: int) -> bool:
         return len(loader) == 0
     except (TypeError, NotImplementedError):
         return False
-
-
-def evaluates_full_dataset(trial: PyTorchTrial) -> bool:
-    """Return whether a trial overrides `evaluate_full_dataset` rather than `evaluate_batch`.
-
-    Raises:
-        InvalidExperimentException: Both or neither.
-    """
-    by_batch, in_full = is_overridden(trial, "evaluate_batch"), is_overridden(trial, "evaluate_full_dataset")
-    if by_batch == in_full:
-        which = (
-            "both evaluate_batch() and evaluate_full_dataset()"
-            if by_batch
-            else "neither evaluate_batch() nor evaluate_full_dataset()"
-        )
-        raise errors.InvalidExperimentException(
-            f"{type(trial).__name__} overrides {which}. Override exactly one of them."
-        )
-    return in_full
 
 
 def evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:

@@ -277,8 +277,7 @@ class Checkpointer:
         with opened.files(self._core) as path:
             try:
                 continues = self._load(path, opened)
-                with _rng.preserved():
-                    self._callbacks.on_checkpoint_read_shard(str(path))
+                self._callbacks.on_checkpoint_read_shard.preserving(str(path))
             except Exception as problem:  # noqa: BLE001 - raised below, once no rank reads any more
                 failed = problem
         self._distributed.agree(failed)
