@@ -249,7 +249,7 @@ class Storage(ABC):
         """
         storage_id, data = str(uuid.uuid4()), b"{}"
         try:
-            with self.draft(storage_id, is_sole=True) as draft:
+            with self.draft(storage_id) as draft:
                 entries = draft.put_bytes("metadata.json", data)
                 if publishes:
                     draft.publish(entries)
