@@ -66,7 +66,7 @@ def test_priority_can_be_changed(det: Det, history: History, words: tuple[object
 
 
 def test_the_limit_of_slots_can_be_cleared(det: Det, history: History) -> None:
-    """6.2: `max-slots null` clears."""
+    """6.2: `det job update ID --max-slots null` lifts the limit on slots."""
     search = Search(history)
     det("e", "set", "max-slots", search.id, 3)
     assert json.loads(det("j", "ls", "--json").stdout)[0]["slots"] == "0/0"
