@@ -92,6 +92,9 @@ class Controller:
                 if not self._beat() or (not is_busy and self._leave()):
                     return
             except errors.StoreUnavailable as failed:
+                if self._store.path is not None and not self._store.path.exists():
+                    logger.warning("The store %s was removed, so the controller leaves.", self._store.path)
+                    return
                 logger.warning("The store cannot be used now (%s); trying again.", failed)
                 is_busy = True
                 time.sleep(1.0)

@@ -372,3 +372,15 @@ def test_one_experiment_that_cannot_be_driven_leaves_the_others_alone(store: Sto
     assert states(store, sound) == ("COMPLETED", ["COMPLETED"])
     state, _ = states(store, broken)
     assert state == "ERROR"
+
+
+def test_a_controller_whose_store_was_removed_leaves(sqlite_store: Store) -> None:
+    """A controller does not wait for ever for a store whose file is gone."""
+    submit(sqlite_store, SINGLE)
+    controller = Controller(sqlite_store, ScriptedLauncher(sqlite_store, trains))
+    assert controller.take_lease()
+    sqlite_store.close()
+    assert sqlite_store.path is not None
+    for path in sqlite_store.path.parent.glob(f"{sqlite_store.path.name}*"):
+        path.unlink()
+    controller.run()
