@@ -181,8 +181,9 @@ class Determined:
 
             client.connect().submit(SubmitRequest(read_config("experiment.yaml"), "ada", settings=["name=x"]))
         """
-        from determined.experiment.submission.submit import submit
+        from determined.experiment.submission.submit import checked_config, submit
 
+        checked_config(request)  # a mistake in it is told before a store is made
         made = submit(self._session.store, request)
         return made.experiment_id, made.warnings
 
