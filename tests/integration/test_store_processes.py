@@ -25,7 +25,7 @@ import time
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0003", "0002", None, None
+revision, down_revision, branch_labels, depends_on = "0004", "0003", None, None
 
 
 def upgrade():
@@ -117,11 +117,11 @@ def test_killed_while_upgrading(store_place: str, tmp_path: Path) -> None:
     steps.mkdir()
     note.touch()
     gate.touch()
-    (steps / "0003_motto.py").write_text(STEP.format(note=str(note), gate=str(gate)))
+    (steps / "0004_motto.py").write_text(STEP.format(note=str(note), gate=str(gate)))
 
     def work() -> None:
         migrations.STEPS.append(str(steps))
-        schema.VERSION = "0003"
+        schema.VERSION = "0004"
         assert open_store(store_place).id == old.id
 
     child = Child(work)
