@@ -1,0 +1,1 @@
+"""The page and its API over a store: `det ui` serves it. Nothing else imports this room."""
