@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-search test quick check docs promises bench clean
+.PHONY: help demo demo-search test quick check docs promises ui bench clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ docs: $(READY)  ## Check links, code shown from examples, and the page of promis
 
 promises: $(READY)  ## Write docs/promises.md from the docstrings of the tests
 	$(BIN)/python tools/promises.py
+
+ui: $(READY)  ## Build the page into src/determined/server/webui, and run its own tests
+	$(BIN)/python tools/webui.py
 
 bench: $(READY)  ## Measure, as ratios against hand-written code
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
