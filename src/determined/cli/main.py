@@ -26,6 +26,7 @@ NOUNS = {
     "compare": Late("determined.cli.compare:compare", "What differs between runs, and which was best."),
     "model": Late("determined.cli.model:model", "The model registry: names for checkpoints.", ("m",)),
     "tensorboard": Late("determined.cli.tensorboard.command:tensorboard", "TensorBoard on runs.", ("tb",)),
+    "ui": Late("determined.cli.page.command:ui", "Every run in a browser, live."),
     "job": Late("determined.cli.running.job:job", "The queue: who runs, who waits, priorities.", ("j",)),
     "slot": Late("determined.cli.running.slot:slot", "The devices that trials are given.", ("s",)),
     "controller": Late("determined.cli.running.controller:controller", "The process that drives experiments."),

@@ -66,6 +66,13 @@ class Determined:
         del password, cert_path, cert_name, noverify
         self._session = Session(place_of(master, store), user=user)
 
+    @classmethod
+    def _over(cls, session: Session) -> Determined:
+        """Return a client of a session that is there."""
+        client = cls()
+        client._session = session
+        return client
+
     def __repr__(self) -> str:
         return f"Determined({self._session.place})"
 

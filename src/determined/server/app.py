@@ -1,0 +1,57 @@
+"""Puts the server together: routes, the page, errors, the watcher of the store, and the guard around it all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import anyio.to_thread
+from fastapi import FastAPI
+
+from determined._version import __version__
+from determined.client import Determined
+from determined.client._session import Session
+from determined.server import failures
+from determined.server.changes import Watcher
+from determined.server.guard import API, Guard, Rules
+from determined.server.routes import ROUTERS
+from determined.server.settings import Settings
+from determined.server.static import Page
+
+MOST_THREADS = 12  # requests that read the store at once; its pool has 15 connections
+
+
+def make_app(session: Session, settings: Settings) -> FastAPI:
+    """Return the app that serves one store.
+
+    Args:
+        session: The store. Who made it closes it.
+        settings: What the server was started for.
+
+    Raises:
+        TypeError: A route names no rule; see `guard`.
+    """
+    app = FastAPI(
+        title="Resolute", version=__version__, openapi_url=None, docs_url=None, redoc_url=None, lifespan=_lifespan
+    )
+    app.state.settings = settings
+    app.state.session = session
+    app.state.client = Determined._over(session)
+    app.state.watcher = Watcher(session)
+    failures.install(app)
+    for router in ROUTERS:
+        app.include_router(router, prefix=API)
+    app.mount("/", Page(settings.webui), name="page")
+    app.add_middleware(Guard, settings=settings, rules=Rules(ROUTERS), on_change=app.state.watcher.tell_edit)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    anyio.to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
+    watcher: Watcher = app.state.watcher
+    watcher.start()
+    try:
+        yield
+    finally:
+        watcher.stop()
