@@ -1,0 +1,35 @@
+/// <reference types="vitest/config" />
+// How the page is built into the Python package, and how `npm run dev` reaches a running `det ui`.
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+// `det ui --no-open --port 8790` in another terminal; DET_UI names another address.
+const server = process.env.DET_UI ?? "http://127.0.0.1:8790";
+
+export default defineConfig({
+  base: "/",
+  plugins: [react()],
+  build: {
+    outDir: "../src/determined/server/webui",
+    emptyOutDir: true,
+    // A data: address would need a hole in the Content-Security-Policy.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    chunkSizeWarningLimit: 900,
+    rolldownOptions: {
+      output: {
+        // Libraries in files of their own: they change less often than the page, and ECharts is
+        // fetched only by pages that draw with it.
+        codeSplitting: {
+          groups: [
+            { name: "echarts", test: /node_modules\/(echarts|zrender|tslib)\// },
+            { name: "uplot", test: /node_modules\/uplot\// },
+            { name: "react", test: /node_modules\/(react|react-dom|scheduler|@tanstack)\// },
+          ],
+        },
+      },
+    },
+  },
+  server: { proxy: { "/api": { target: server, changeOrigin: true } } },
+  test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"] },
+});
