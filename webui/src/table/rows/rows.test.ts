@@ -1,0 +1,67 @@
+import { expect, test } from "vitest";
+import { csv } from "./csv";
+import { share, tint } from "./heat";
+import { Layout, drift, pagesOf } from "./layout";
+import { added, between, most, nothing, toggled } from "./selection";
+
+test("a row is toggled, and a range reaches from the last toggled one in either direction", () => {
+  const order = [9, 8, 7, 6, 5];
+  let chosen = toggled(nothing, 8);
+  chosen = added(chosen, between(order, chosen.anchor, 6));
+  expect(chosen).toEqual({ ids: [8, 7, 6], anchor: 8 });
+  expect(between(order, 6, 9)).toEqual([9, 8, 7, 6]);
+  expect(between(order, 42, 9)).toEqual([9]);
+  expect(between(order, 9, 42)).toEqual([]);
+  expect(toggled(chosen, 7)).toEqual({ ids: [8, 6], anchor: 7 });
+});
+
+test("no more rows are selected than one action takes", () => {
+  const many = Array.from({ length: 600 }, (_, id) => id);
+  expect(added(nothing, many).ids).toHaveLength(most);
+  expect(toggled(added(nothing, many), 599).ids).not.toContain(599);
+});
+
+test("heat is a share between the extremes, by magnitude where they are far apart", () => {
+  expect(share(5, { low: 0, high: 10 })).toBe(0.5);
+  expect(share(0.001, { low: 0.00001, high: 0.1 })).toBeCloseTo(0.5);
+  expect([share(Number.NaN, { low: 0, high: 1 }), share(1, { low: 1, high: 1 })]).toEqual([undefined, undefined]);
+  expect(tint(2, { low: 0, high: 1 })).toContain("38%");
+  expect(tint(0, undefined)).toBeUndefined();
+});
+
+test("without groups a line is a row", () => {
+  const layout = new Layout(10_000, null);
+  expect([layout.count, layout.at(7), layout.lineOf(7)]).toEqual([10_000, { kind: "row", offset: 7 }, 7]);
+});
+
+test("groups have a line of their own, and a folded one hides its rows", () => {
+  const groups: [string, number][] = [["ACTIVE", 2], ["PAUSED", 3], ["ERROR", 1]];
+  const open = new Layout(6, groups);
+  expect(Array.from({ length: open.count }, (_, line) => open.at(line)).map((line) => (line.kind === "row" ? line.offset : line.value))).toEqual([
+    "ACTIVE", 0, 1, "PAUSED", 2, 3, 4, "ERROR", 5,
+  ]);
+  const folded = new Layout(6, groups, new Set(["PAUSED"]));
+  expect([folded.count, folded.at(3), folded.at(5)]).toEqual([
+    6,
+    { kind: "group", value: "PAUSED", count: 3, isFolded: true },
+    { kind: "row", offset: 5 },
+  ]);
+  expect([folded.lineOf(1), folded.lineOf(3), folded.lineOf(5)]).toEqual([2, undefined, 5]);
+});
+
+test("pages that hold the rows in sight are asked once", () => {
+  expect(pagesOf([199, 200, 201, 0], 200)).toEqual([0, 1]);
+});
+
+test("rows that came above move what is in sight by as many", () => {
+  const seen = [{ id: 5, offset: 10 }, { id: 4, offset: 11 }];
+  expect(drift(seen, new Map([[5, 13], [4, 14]]))).toBe(3);
+  expect(drift(seen, new Map([[4, 10]]))).toBe(-1);
+  expect(drift(seen, new Map())).toBe(0);
+});
+
+test("CSV holds full values, quotes what needs it, and runs no formula in a spreadsheet", () => {
+  expect(csv(["name", "x"], [['a "b", c', 0.1234567], ["=cmd()", null], [["x", "y"], "-Infinity"], ["-1+2", true]])).toBe(
+    'name,x\r\n"a ""b"", c",0.1234567\r\n\'=cmd(),\r\n"x, y",-Infinity\r\n\'-1+2,true\r\n',
+  );
+});

@@ -1,0 +1,78 @@
+// Which columns are shown, in which order and how wide.
+import type { Column, Section } from "../types";
+import type { View } from "./view";
+
+export interface Placed {
+  column: Column;
+  width: number;
+  /** From the left edge of the row, in pixels. */
+  left: number;
+  /** Place among the shown columns, from 0. */
+  place: number;
+}
+
+export const sections: { section: Section; title: string }[] = [
+  { section: "run", title: "Run" },
+  { section: "hparams", title: "Hyperparameters" },
+  { section: "metrics", title: "Metrics" },
+  { section: "metadata", title: "Metadata" },
+];
+export const narrowest = 48;
+const widest = 1200;
+
+/** The columns that the view names and the store has; without a choice those that the server shows at first. */
+export function shown(all: readonly Column[], view: Pick<View, "columns">): Column[] {
+  if (!view.columns) return all.filter((column) => column.is_shown);
+  const byKey = new Map(all.map((column) => [column.key, column]));
+  return view.columns.flatMap((key) => byKey.get(key) ?? []);
+}
+
+const widths: Record<Column["type"], number> = {
+  number: 84,
+  text: 150,
+  time: 104,
+  duration: 96,
+  bytes: 88,
+  state: 112,
+  boolean: 76,
+  labels: 150,
+};
+
+/** As wide as the type usually needs, and as the title does (about 7 px a letter, and the mark of the order). */
+export function usualWidth(column: Column, isFirst: boolean, isNarrow: boolean): number {
+  if (isFirst) return isNarrow ? 132 : 260;
+  return Math.max(widths[column.type], Math.min(220, column.title.length * 7 + 36));
+}
+
+export function placed(columns: readonly Column[], chosen: Record<string, number>, start: number, isNarrow: boolean): Placed[] {
+  let left = start;
+  return columns.map((column, place) => {
+    const width = (isNarrow && place === 0 ? undefined : chosen[column.key]) ?? usualWidth(column, place === 0, isNarrow);
+    const one = { column, width, left, place };
+    left += width;
+    return one;
+  });
+}
+
+export const clampWidth = (width: number): number => Math.round(Math.min(widest, Math.max(narrowest, width)));
+
+/** The columns that a window of this width shows, and some beside it; the first is sticky and always among them. */
+export function inWindow(columns: readonly Placed[], scrollLeft: number, width: number, margin = 300): Placed[] {
+  return columns.filter(({ left, width: own, place }) => place === 0 || (left + own > scrollLeft - margin && left < scrollLeft + width + margin));
+}
+
+/** The keys after `key` was carried to `place`. */
+export function moved(keys: readonly string[], key: string, place: number): string[] {
+  const rest = keys.filter((one) => one !== key);
+  const to = Math.max(0, Math.min(rest.length, place));
+  return [...rest.slice(0, to), key, ...rest.slice(to)];
+}
+
+/** Columns whose title or key holds every word of `text`. */
+export function found(columns: readonly Column[], text: string): Column[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return columns.filter(({ title, key }) => {
+    const hay = `${title} ${key}`.toLowerCase();
+    return words.every((word) => hay.includes(word));
+  });
+}
