@@ -3,8 +3,9 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
-// `det ui --no-open --port 8790` in another terminal; DET_UI names another address.
-const server = process.env.DET_UI ?? "http://127.0.0.1:8790";
+// The link that `det ui --no-open` printed in another terminal: DET_UI='http://127.0.0.1:8111/?token=...' npm run dev
+const link = new URL(process.env.DET_UI ?? "http://127.0.0.1:8111/");
+const headers = { authorization: `Bearer ${link.searchParams.get("token") ?? ""}` };
 
 export default defineConfig({
   base: "/",
@@ -30,6 +31,6 @@ export default defineConfig({
       },
     },
   },
-  server: { proxy: { "/api": { target: server, changeOrigin: true } } },
+  server: { proxy: { "/api": { target: link.origin, headers } } },
   test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"] },
 });

@@ -1,3 +1,4 @@
+export { useAbout, useReadOnly } from "./about";
 export type { Answer, Input } from "./client";
 export { api, url } from "./client";
 export { ApiError, Unreachable, explain } from "./error";

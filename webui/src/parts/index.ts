@@ -1,5 +1,6 @@
 import "./parts.css";
 
+export { act } from "./act";
 export { Confirmations, confirm } from "./confirm";
 export { Command, Copy, copyText } from "./copy";
 export { Dialog } from "./dialog";
@@ -10,6 +11,7 @@ export type { Item } from "./menu";
 export { Menu } from "./menu";
 export { Empty, ErrorNote, Skeleton } from "./notes";
 export { Chip, Tip } from "./small";
+export { Spark } from "./spark";
 export { Progress, State, isMoving, isOver, stateColour } from "./state";
 export type { Tab } from "./tabs";
 export { Tabs } from "./tabs";
