@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from determined.cli.tensorboard import detached
+from determined.client.background.boards import REGISTER
 
 SCRIPT = """
 import http.server, json, socketserver, sys
@@ -30,7 +30,7 @@ server.serve_forever()
 
 
 def in_place_of_tensorboard(directory: Path, host: str, port: int) -> list[str]:
-    """For `server.command`."""
+    """For `board_process.command`."""
     return [sys.executable, "-c", SCRIPT, str(directory), host, str(port)]
 
 
@@ -41,7 +41,7 @@ def reaped() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, record in detached.found().items():
-            detached.end(number, record)
+        for number, record in REGISTER.found().items():
+            REGISTER.end(number, record)
         for child in set(psutil.Process().children()) - before:
             child.wait(60)

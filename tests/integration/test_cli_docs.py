@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from determined.cli.main import main
-from determined.cli.tensorboard import server
+from determined.cli.tensorboard import foreground
+from determined.client.background import board_process
 from tests.history import History
 from tests.tensorboards import in_place_of_tensorboard, reaped
 
@@ -52,8 +53,9 @@ def test_every_command_that_is_shown_works(
 ) -> None:
     """A new user can type what the page says, in the order it says it, and every command ends well."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(server, "serve", lambda directory, host, port, open_browser: None)
-    monkeypatch.setattr(server, "command", in_place_of_tensorboard)
+    monkeypatch.setattr(foreground, "serve", lambda directory, host, port, open_browser: None)
+    monkeypatch.setattr(board_process, "command", in_place_of_tensorboard)
+    monkeypatch.setattr("determined.server.serve.run", lambda app, listening, on_ready: listening.close())
     monkeypatch.setattr("webbrowser.open", lambda address: True)
     listed = CliRunner().invoke(main, ["--store", str(place), "c", "ls", "2", "--csv"]).stdout
     uuid = re.findall(r"[0-9a-f]{8}-[0-9a-f]{4}", listed)[0]

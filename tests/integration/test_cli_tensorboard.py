@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from determined.cli.main import main
-from determined.cli.tensorboard import detached, server
+from determined.client.background import board_process, records
+from determined.client.background.boards import REGISTER
 from determined.core.recording.event_file import EventFile
 from tests.history import History, Run
 from tests.ranks import free_port
@@ -52,7 +53,7 @@ def port() -> Iterator[int]:
 @pytest.fixture
 def det(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Det]:
     """Runs `det tensorboard`, with a process in place of TensorBoard; it has to end with `code`."""
-    monkeypatch.setattr(server, "command", in_place_of_tensorboard)
+    monkeypatch.setattr(board_process, "command", in_place_of_tensorboard)
 
     def type_in(*words: object, code: int = 0) -> Result:
         result = CliRunner().invoke(main, ["tensorboard", *map(str, words)])
@@ -80,7 +81,7 @@ def test_a_detached_tensorboard_outlives_the_command(run: Run, home: Path, port:
     try:
         assert (started.returncode, started.stdout) == (0, f"http://127.0.0.1:{port}/\n"), started.stderr
         assert "det tensorboard kill 1" in started.stderr
-        process = psutil.Process(detached.get(1).pid)
+        process = psutil.Process(REGISTER.get(1).pid)
         shown: list[str] = []
         deadline = time.monotonic() + 200
         while not shown and time.monotonic() < deadline:  # it answers before it has read all
@@ -113,7 +114,7 @@ def test_those_that_run_are_listed(det: Det, run: Run, port: int) -> None:
 def test_what_has_ended_is_cleared_away(det: Det, run: Run, home: Path, port: int) -> None:
     """6.3: one that died is read about and not opened; list removes what is left of it."""
     det(run.experiment_id, "-d", "--port", port)
-    process = psutil.Process(detached.get(1).pid)
+    process = psutil.Process(REGISTER.get(1).pid)
     process.kill()
     process.wait(60)
     assert det("logs", 1).stdout.startswith("it answers\n")
@@ -126,15 +127,15 @@ def test_what_has_ended_is_cleared_away(det: Det, run: Run, home: Path, port: in
 def test_a_process_that_inherited_the_number_is_left_alone(det: Det, run: Run, port: int) -> None:
     """A record whose process number was given to another process ends nobody: here, this test."""
     det(run.experiment_id, "-d", "--port", port)
-    record = detached.get(1)
+    record = REGISTER.get(1)
     det("kill", 1)
-    detached.place(1).mkdir()
-    record.of_process(os.getpid(), record.address).write(detached.place(1))
-    text = (detached.place(1) / detached.RECORD).read_text()
+    REGISTER.place(1).mkdir()
+    record.of_process(os.getpid(), record.address).write(REGISTER.place(1))
+    text = (REGISTER.place(1) / records.RECORD).read_text()
     stale = {**json.loads(text), "process_started": 1000.0}
-    (detached.place(1) / detached.RECORD).write_text(json.dumps(stale))
+    (REGISTER.place(1) / records.RECORD).write_text(json.dumps(stale))
     assert det("kill", 1).stderr == "TensorBoard 1 had ended already.\n"
-    assert detached.found() == {}
+    assert REGISTER.found() == {}
 
 
 def test_one_that_ends_at_once_says_why(
@@ -142,7 +143,7 @@ def test_one_that_ends_at_once_says_why(
 ) -> None:
     """6.3: its last lines are shown, the command fails, and nothing is left."""
     script = "print('\\n'.join(f'line {i}' for i in range(50)) + '\\nno such plugin'); raise SystemExit(3)"
-    monkeypatch.setattr(server, "command", lambda *_: [sys.executable, "-c", script])
+    monkeypatch.setattr(board_process, "command", lambda *_: [sys.executable, "-c", script])
     result = det(run.experiment_id, "-d", "--port", port, code=1)
     assert "no such plugin\nTensorBoard ended before it answered" in result.stderr
     assert "line 10\n" not in result.stderr
@@ -156,7 +157,7 @@ def test_a_port_that_was_taken_meanwhile_is_not_mistaken(
     det(run.experiment_id, "-d", "--port", port)
     with free_port() as another:
         offered = iter([port, another, another])
-        monkeypatch.setattr(server, "free_port", lambda host: next(offered))
+        monkeypatch.setattr(board_process, "free_port", lambda host: next(offered))
         assert det(run.experiment_id, "-d").stdout == f"http://127.0.0.1:{another}/\n"
         det("kill", "--all")
 
@@ -188,7 +189,7 @@ def test_ids_are_taken_as_they_are_typed(
 ) -> None:
     """6.3: `start [EXP...]` and `-t TRIAL...`; `start` may be left out."""
     asked: list[tuple[list[int], list[int]]] = []
-    monkeypatch.setattr("determined.cli.tensorboard.event_files.find_trials", lambda *ids: asked.append(ids))
+    monkeypatch.setattr("determined.client.background.event_files.find_trials", lambda _, *ids: asked.append(ids))
     CliRunner().invoke(main, ["tensorboard", *words.split()])
     assert asked == [(experiments, trials)]
 

@@ -1,5 +1,5 @@
 """`det tensorboard`: TensorBoard on the event files of runs.
 
-`command` holds what is typed, `event_files` finds the files, `server` runs TensorBoard until Ctrl-C, and `detached`
-keeps account of those that go on without a terminal.
+`command` holds what is typed, `foreground` runs TensorBoard until Ctrl-C; those that go on without a terminal are the
+business of `determined.client.background`.
 """

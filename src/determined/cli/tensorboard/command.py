@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import importlib.util
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,18 +9,22 @@ from typing import TYPE_CHECKING
 import click
 
 from determined.cli import options
+from determined.cli.connection import connect
 from determined.cli.groups import Group
 from determined.cli.options import Ids
 from determined.cli.output import terminal
 from determined.cli.output.table import Column, Table
-from determined.cli.tensorboard import detached, event_files, server
-from determined.errors import MissingPackage, Refused
+from determined.cli.tensorboard import foreground
+from determined.client.background import board_process, boards, event_files
+from determined.client.background.records import EndedEarly
+from determined.errors import Refused
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COLUMNS = [Column("ID"), Column("Address", is_whole=True), Column("Experiments"), Column("Trials"),
            Column("Started", rank=1), Column("PID", rank=2)]  # fmt: skip
+LAST_LINES = 20
 
 
 class StartsUnlessTold(Group):
@@ -69,7 +71,9 @@ def tensorboard() -> None:
     "-t", "--trial", "trials", type=Ids(), multiple=True, metavar="ID...", help="Trials, rather than experiments.",
     shell_complete=options.trial_ids,
 )  # fmt: skip
-@click.option("--port", type=click.IntRange(1, 65535), help=f"Default: the first free one from {server.FIRST_PORT}.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help=f"Default: the first free one from {board_process.FIRST_PORT}."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 lets other machines look.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.option("-d", "--detach", is_flag=True, help="Leave it running, and return as soon as it answers.")
@@ -78,16 +82,24 @@ def start(
     detach: bool,
 ) -> None:  # fmt: skip
     """Start TensorBoard on experiments ID... or on trials (-t ID...). Ctrl-C ends it, unless it is detached (-d)."""
-    if importlib.util.find_spec("tensorboard") is None:
-        raise MissingPackage("TensorBoard is not installed. Type: pip install 'resolute[tensorboard]'")
+    boards.check_installed()
     experiments, named = [i for part in ids for i in part], [i for part in trials for i in part]
-    chosen = event_files.find_trials(experiments, named)
+    if not experiments and not named:
+        raise click.UsageError("Name an experiment, or a trial with -t.", click.get_current_context())
+    chosen, said = event_files.find_trials(connect(), experiments, named)
+    for sentence in said:
+        terminal.say(sentence)
     if not detach:
         with tempfile.TemporaryDirectory(prefix="det-tensorboard-") as name:
             event_files.link(chosen, Path(name))
-            server.serve(Path(name), host, port or server.free_port(host), open_browser=not no_browser)
+            chosen_port = port or board_process.free_port(host)
+            foreground.serve(Path(name), host, chosen_port, open_browser=not no_browser)
         return
-    number, record = detached.start(chosen, host, port, experiments=experiments, named=named)
+    try:
+        number, record = boards.start(chosen, host, port, experiments=experiments, named=named)
+    except EndedEarly as failed:
+        terminal.say("".join(failed.lines[-LAST_LINES:]).rstrip(), lines=True)
+        raise click.ClickException(f"{failed}; its last lines are above.") from None
     terminal.write(f"{record.address}\n")
     terminal.say(f"TensorBoard {number} runs on its own. End it with: det tensorboard kill {number}")
     if not no_browser and terminal.is_terminal():
@@ -99,12 +111,12 @@ def start(
 def list_detached(form: str) -> None:
     """List those that were started with -d. What is left of ended ones is cleared away."""
     rows = []
-    for number, record in detached.found().items():
+    for number, record in boards.REGISTER.found().items():
         if record.is_alive:
-            began = datetime.datetime.fromisoformat(record.started)
-            rows.append([number, record.address or None, record.experiments, record.trials, began, record.pid])
+            shown = [record.about["experiments"], record.about["trials"]]
+            rows.append([number, record.address or None, *shown, record.began, record.pid])
         else:
-            detached.end(number, record)
+            boards.REGISTER.end(number, record)
             terminal.say(f"TensorBoard {number} had ended, and is cleared away.")
     Table(COLUMNS, rows).show(form)
 
@@ -113,7 +125,7 @@ def list_detached(form: str) -> None:
 @click.argument("number", metavar="ID", type=int)
 def open_detached(number: int) -> None:
     """Show one in the browser; prints its address."""
-    record = detached.get(number)
+    record = boards.REGISTER.get(number)
     if not record.is_alive:
         raise Refused(f"TensorBoard {number} has ended. See what it said: det tensorboard logs {number}")
     if not record.address:
@@ -126,8 +138,8 @@ def open_detached(number: int) -> None:
 @click.argument("number", metavar="ID", type=int)
 def logs(number: int) -> None:
     """Print what one has printed."""
-    detached.get(number)
-    for line in detached.log_lines(number):
+    boards.REGISTER.get(number)
+    for line in boards.REGISTER.log_lines(number):
         terminal.write(line, colours=True)
 
 
@@ -139,9 +151,9 @@ def kill(numbers: tuple[list[int], ...], everything: bool) -> None:
     if everything == bool(numbers):
         raise click.UsageError("Name them, or give --all; not both.", click.get_current_context())
     named = [number for part in numbers for number in part]
-    chosen = detached.found() if everything else {number: detached.get(number) for number in named}
+    chosen = boards.REGISTER.found() if everything else {number: boards.REGISTER.get(number) for number in named}
     for number, record in chosen.items():
-        was_alive = detached.end(number, record)
+        was_alive = boards.REGISTER.end(number, record)
         terminal.say(f"TensorBoard {number} {'is ended' if was_alive else 'had ended already'}.")
     if not chosen:
         terminal.say("No TensorBoard was started with -d.")

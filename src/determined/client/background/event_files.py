@@ -6,33 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from determined.cli.connection import connect
-from determined.cli.output import terminal
 from determined.errors import NotFound
 
 if TYPE_CHECKING:
-    from determined.client import Trial
+    from determined.client import Determined, Trial
 
 MOST_TRIALS = 100
 
 
-def find_trials(experiments: Sequence[int], trials: Sequence[int]) -> list[Trial]:
-    """Return the trials to show: at most a hundred, the best ones of larger experiments."""
-    if not experiments and not trials:
-        raise click.UsageError("Name an experiment, or a trial with -t.", click.get_current_context())
-    client = connect()
+def find_trials(client: Determined, experiments: Sequence[int], trials: Sequence[int]) -> tuple[list[Trial], list[str]]:
+    """Return the trials to show, and what their user should know: at most a hundred, the best of larger experiments."""
     chosen = [client.get_trial(number) for number in trials]
+    said = []
     for number in experiments:
         room = MOST_TRIALS - len(chosen)
         found = client.get_experiment(number).best_trials(room + 1)
         if len(found) > room:
-            terminal.say(
+            said.append(
                 f"Experiment {number} has more trials than TensorBoard can show well: these are its best {room}."
             )
         chosen += found[:room]
-    return chosen[:MOST_TRIALS]
+    return chosen[:MOST_TRIALS], said
 
 
 def link(trials: Sequence[Trial], directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""TensorBoard as a process: the command, a port for it, whether it answers, and a run in the foreground."""
+"""TensorBoard as a process: the command, a port for it, and whether it answers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
-import click
-
-from determined.cli.output import terminal
+from determined.errors import Refused
 
 FIRST_PORT, PORTS = 6006, 50
 ANSWER_SECONDS = 10.0
@@ -30,34 +27,6 @@ def command(directory: Path, host: str, port: int) -> list[str]:
 def address(host: str, port: int) -> str:
     """Return the address for a browser."""
     return f"http://{host}:{port}/"
-
-
-def serve(directory: Path, host: str, port: int, *, open_browser: bool) -> None:
-    """Run TensorBoard until it ends or Ctrl-C is pressed."""
-    process = subprocess.Popen(command(directory, host, port))
-    if open_browser and terminal.is_terminal():
-        threading.Thread(target=_open_when_up, args=(process, directory, host, port), daemon=True).start()
-    try:
-        status = process.wait()
-    except KeyboardInterrupt:  # the way to end it
-        status = 0
-        terminal.say("")
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    if status:
-        raise click.ClickException(f"TensorBoard ended with status {status}.")
-
-
-def _open_when_up(process: subprocess.Popen[bytes], directory: Path, host: str, port: int) -> None:
-    import webbrowser
-
-    if wait_until_up(process, directory, host, port):
-        webbrowser.open(address(host, port))
 
 
 def wait_until_up(process: subprocess.Popen[bytes], directory: Path, host: str, port: int) -> bool:
@@ -89,4 +58,4 @@ def free_port(host: str) -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
             return port
-    raise click.ClickException(f"Ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1} are all in use. Name one with --port.")
+    raise Refused(f"Ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1} are all in use. Name one with --port.")
