@@ -20,11 +20,12 @@ from determined.client._model import Model
 from determined.client._session import Session, place_of
 from determined.client._store import StoreCommands
 from determined.client._trial import Trial
-from determined.client._workspace import Workspace
+from determined.client._workspace import Project, Workspace
 from determined.client.following.controller import ControllerCommands
 
 if TYPE_CHECKING:
     from determined.client.following.queue import Job, Slot
+    from determined.errors import DeterminedError
     from determined.experiment.submission.submit import SubmitRequest
 
 logger = logging.getLogger("determined.client")
@@ -287,6 +288,15 @@ class Determined:
         with self._session.read() as conn:
             return store.experiments.count(conn, _filter(**which))
 
+    def act_on(self, action: str, experiment_ids: Sequence[int]) -> dict[int, DeterminedError | None]:
+        """Let several experiments `activate`, `pause`, `cancel` or `kill`; return None for each, or why it was refused.
+
+        Example::
+
+            client.connect().act_on("pause", [7, 8])
+        """
+        return _actions.act_on_all(self._session, action, experiment_ids)
+
     def undelete_experiment(self, experiment_id: int) -> Experiment:
         """Bring back an experiment that was deleted a short while ago.
 
@@ -459,6 +469,16 @@ class Determined:
             return store.models.labels_in_use(conn)
 
     # Workspaces.
+
+    def get_project(self, project_id: int) -> Project:
+        """Return a project by its id.
+
+        Example::
+
+            client.connect().get_project(1).list_experiments()
+        """
+        with self._session.read() as conn:
+            return Project(self._session, store.workspaces.get_project(conn, project_id))
 
     def get_workspace(self, name: str) -> Workspace:
         """Return a workspace by its name.

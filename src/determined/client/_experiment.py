@@ -90,6 +90,11 @@ class Experiment(Driven):
         return self._config
 
     @property
+    def submitted_config(self) -> str:
+        """Its configuration as it was written, comments included; empty where that would show a secret."""
+        return self._read().original_config or ""
+
+    @property
     def warnings(self) -> list[str]:
         """What was said about its configuration and code when it was submitted, one sentence each."""
         return [str(sentence) for sentence in self._read().warnings or ()]
@@ -454,7 +459,31 @@ class Experiment(Driven):
         """
         with self._session.read() as conn:
             project = store.workspaces.find_project(conn, workspace_name, project_name)
-        self._change(project_id=project.id)
+        self.move_to(project.id)
+
+    def move_to(self, project_id: int) -> None:
+        """Move it to the project of this id."""
+        with self._session.read() as conn:
+            store.workspaces.get_project(conn, project_id)  # says that there is none
+        self._change(project_id=project_id)
+
+    def edit(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        notes: str | None = None,
+        labels: Iterable[str] | None = None,
+    ) -> None:
+        """Change several of its texts at once; what is left out stays.
+
+        Example::
+
+            experiment.edit(name="baseline", labels={"cifar"})
+        """
+        texts = {"name": name, "description": description, "notes": notes}
+        given = {what: _actions.checked_text(what, text) for what, text in texts.items() if text is not None}
+        self._change(labels=None if labels is None else set(labels), **given)
 
     def _change(self, *, labels: Any = None, **fields: Any) -> None:
         _actions.change(self._session, self.id, labels=labels, **fields)

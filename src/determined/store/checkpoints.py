@@ -23,6 +23,7 @@ GONE = "DELETED"
 """The state of a checkpoint whose files were deleted. Its row stays."""
 
 _LISTING = "det checkpoint ls <experiment id>"
+_TRIALS_AT_ONCE = 20  # of which checkpoints are read to find the best
 _RETENTION = ("save_experiment_best", "save_trial_best", "save_trial_latest")  # not where it is, but how long
 
 
@@ -179,8 +180,32 @@ def newest(conn: sa.Connection, trial_id: int) -> CheckpointRow | None:
 
 def best(conn: sa.Connection, *, trial_id: int | None = None, experiment_id: int | None = None) -> CheckpointRow | None:
     """Return the complete checkpoint with the best searcher metric; None if none has one."""
-    found = find(conn, trial_id=trial_id, experiment_id=experiment_id, limit=1)
+    if experiment_id is not None and trial_id is None:
+        return _best_of_experiment(conn, experiment_id)
+    found = find(conn, trial_id=trial_id, limit=1)
     return found[0] if found and found[0].searcher_metric is not None else None
+
+
+def _best_of_experiment(conn: sa.Connection, experiment_id: int) -> CheckpointRow | None:
+    """Look at the best trials only: no checkpoint is better than the best validation of its trial."""
+    value = trials_table.c.searcher_metric_value
+    is_smaller = _smaller_is_better(conn, experiment_id)
+    query = (
+        sa.select(trials_table.c.id, value)
+        .where(trials_table.c.experiment_id == experiment_id, trials_table.c.checkpoint_count > 0, value.is_not(None))
+        .order_by(value if is_smaller else value.desc(), trials_table.c.id)
+    )
+    sign = 1.0 if is_smaller else -1.0
+    best: CheckpointRow | None = None
+    with conn.execute(query) as ranked:
+        while page := ranked.fetchmany(_TRIALS_AT_ONCE):
+            if best is not None and sign * page[0][1] > sign * (best.searcher_metric or 0.0):
+                break
+            complete = (checkpoints.c.trial_id.in_([row.id for row in page]), checkpoints.c.state == "COMPLETED")
+            rivals = [] if best is None else [best]
+            rivals += [row for row in _load(conn, *complete) if row.searcher_metric is not None]
+            best = min(rivals, key=lambda row: sign * (row.searcher_metric or 0.0), default=None)
+    return best
 
 
 def set_state(conn: sa.Connection, uuid: str, state: str, *, resources: dict[str, int] | None = None) -> None:

@@ -47,3 +47,13 @@ def of_experiment(
     if kinds:
         query = query.where(events.c.kind.in_(kinds))
     return [EventRow(**row) for row in conn.execute(query.order_by(events.c.id).limit(limit)).mappings()]
+
+
+def newest(
+    conn: sa.Connection, experiment_id: int, *, before_id: int | None, kinds: tuple[str, ...], limit: int
+) -> list[EventRow]:
+    """Return events of an experiment before event `before_id`, the newest first."""
+    query = sa.select(events).where(events.c.experiment_id == experiment_id, events.c.kind.in_(kinds))
+    if before_id is not None:
+        query = query.where(events.c.id < before_id)
+    return [EventRow(**row) for row in conn.execute(query.order_by(events.c.id.desc()).limit(limit)).mappings()]

@@ -282,23 +282,27 @@ def delete(conn: sa.Connection, experiment_id: int, *, time: datetime.datetime |
     row = get(conn, experiment_id, deleted=True)
     if row.deleted_at is not None:
         return
+    check_deletable(conn, row)
+    moment = time or now()
+    conn.execute(experiments.update().where(experiments.c.id == experiment_id).values(deleted_at=moment))
+    events.append(conn, experiment_id, "DELETED", {}, time=moment)
+
+
+def check_deletable(conn: sa.Connection, row: ExperimentRow) -> None:
+    """Refuse if an experiment cannot be deleted now."""
     is_over = row.state in TERMINAL | {"DELETE_FAILED"} or (row.unmanaged and row.state == "PAUSED")  # nobody holds it
     if not is_over:
-        raise errors.Refused(f"Experiment {experiment_id} is {row.state}, so it cannot be deleted. Stop it first.")
+        raise errors.Refused(f"Experiment {row.id} is {row.state}, so it cannot be deleted. Stop it first.")
     registered = (
         sa.select(model_versions.c.checkpoint_uuid)
         .join(checkpoints, checkpoints.c.uuid == model_versions.c.checkpoint_uuid)
         .join(trials, trials.c.id == checkpoints.c.trial_id)
-        .where(trials.c.experiment_id == experiment_id)
+        .where(trials.c.experiment_id == row.id)
     )
     if uuid := conn.scalar(registered.limit(1)):
         raise errors.Refused(
-            f"Experiment {experiment_id} cannot be deleted: its checkpoint {uuid} is in the model registry. "
-            + rows.UNREGISTER
+            f"Experiment {row.id} cannot be deleted: its checkpoint {uuid} is in the model registry. " + rows.UNREGISTER
         )
-    moment = time or now()
-    conn.execute(experiments.update().where(experiments.c.id == experiment_id).values(deleted_at=moment))
-    events.append(conn, experiment_id, "DELETED", {}, time=moment)
 
 
 def undelete(conn: sa.Connection, experiment_id: int) -> None:

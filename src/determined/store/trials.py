@@ -178,6 +178,20 @@ def progress_of(conn: sa.Connection, trial_ids: Sequence[int]) -> dict[int, floa
     return found
 
 
+def in_state(conn: sa.Connection, trial_ids: Sequence[int], state: str) -> list[int]:
+    """Return those of these trials that are in a state."""
+    queries = (sa.select(trials.c.id).where(trials.c.id.in_(some)) for some in rows.chunks(trial_ids))
+    return [ident for query in queries for ident in conn.scalars(query.where(trials.c.state == state))]
+
+
+def total_restarts(conn: sa.Connection, experiment_id: int, most: int | None) -> int:
+    """Return how often the trials of an experiment were started again; of each at most `most` count."""
+    each: sa.ColumnElement[int] = trials.c.restarts
+    if most is not None:  # the last failure was not followed by a start
+        each = sa.case((trials.c.restarts > most, most), else_=trials.c.restarts)
+    return int(conn.scalar(sa.select(sa.func.sum(each)).where(trials.c.experiment_id == experiment_id)) or 0)
+
+
 def update(conn: sa.Connection, trial_id: int, **fields: Any) -> None:
     """Set columns of one trial. States are set by `set_state`, metadata by `set_metadata`."""
     rows.check_fields("a trial", fields, _SETTABLE)

@@ -13,6 +13,7 @@ from determined.client._session import Session
 
 if TYPE_CHECKING:
     from determined.client._experiment import Experiment
+    from determined.client.following.header import Header
     from determined.client.following.progress import Follower
     from determined.client.following.replay import Verification
     from determined.experiment.search.rung_table import RungRow
@@ -51,6 +52,47 @@ class Driven:
         from determined.client.following.progress import Follower
 
         return Follower(self._session, self.id)
+
+    def header(self) -> Header:
+        """Return its state, counts and best in one small read, however many trials it has.
+
+        Example::
+
+            print(experiment.header().counts)
+        """
+        from determined.client.following import header
+
+        with self._session.read() as conn:
+            return header.read(conn, self.id)
+
+    def actions(self) -> dict[str, str]:
+        """Return every action to an empty text, or to the sentence why it is not possible now.
+
+        Example::
+
+            assert experiment.actions()["pause"] == ""
+        """
+        from determined.client.following import possible
+
+        with self._session.read() as conn:
+            return possible.actions(conn, store.experiments.get(conn, self.id))
+
+    def newest_events(
+        self, limit: int = 100, *, before: int | None = None, kinds: Sequence[str] = ("STATE", "TRIAL_STATE")
+    ) -> list[store.events.EventRow]:
+        """Return its events of some kinds, the newest first.
+
+        Args:
+            limit: At most so many.
+            before: Only those before the event of this id.
+            kinds: Which.
+
+        Example::
+
+            experiment.newest_events(1)[0].body["reason"]
+        """
+        with self._session.read() as conn:
+            return store.events.newest(conn, self.id, before_id=before, kinds=tuple(kinds), limit=limit)
 
     def rungs(self) -> Listing[RungRow]:
         """Return the rungs of an ASHA search: who arrived, went on and ended there; empty for other searches.

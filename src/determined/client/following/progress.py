@@ -87,9 +87,7 @@ class View:
 
     def counts(self) -> dict[str, int]:
         """Return how many trials are in each state, those that work first."""
-        found = collections.Counter(trial.state for trial in self.trials.values())
-        order = ["RUNNING", "STARTING", "QUEUED", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
-        return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else 1))
+        return in_order(collections.Counter(trial.state for trial in self.trials.values()))
 
     def ranked(self) -> list[TrialView]:
         """Return the trials that have a value, the best first; of equal ones the earlier first."""
@@ -100,6 +98,13 @@ class View:
     def best(self) -> TrialView | None:
         """Return the best trial, if one has a value."""
         return next(iter(self.ranked()), None)
+
+
+def in_order(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return how many are in each state, those that work first; states that nobody is in are left out."""
+    order = ["RUNNING", "STARTING", "QUEUED", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
+    there = ((state, count) for state, count in counts.items() if count)
+    return dict(sorted(there, key=lambda item: order.index(item[0]) if item[0] in order else 1))
 
 
 class Follower:

@@ -56,11 +56,7 @@ def fork(
 
     with store.read() as conn:
         parent = experiments.get(conn, experiment_id)
-        if parent.unmanaged:
-            raise errors.Refused(
-                f"Experiment {experiment_id} was not submitted, so there is no copy of its code to run again. "
-                "Submit it with: det experiment create CONFIG DIRECTORY"
-            )
+        check_can_fork(parent)
         content = None if parent.code_snapshot_id is None else code.content(conn, parent.code_snapshot_id)
     file = _as_file(parent) if config is None else submit.read_config(config)
     request = SubmitRequest(file, owner, settings, paused=paused, parent_id=parent.id, code=content)
@@ -106,13 +102,28 @@ def continue_(
     submit.check_slots(checked, request)
     with store.write() as conn:
         row = experiments.get(conn, experiment_id)
-        _check_can_continue(conn, row)
+        _check_is_over(conn, row)
         if changes:
             _change(conn, row, checked, changes)
         pending.append(conn, experiment_id, "CONTINUED")
         told = pending.append(conn, experiment_id, "REQUEST", {"action": "activate"})
     start.ensure(store)
     return Submitted(experiment_id, checked.warnings if changes else [], told)
+
+
+def check_can_fork(row: ExperimentRow) -> None:
+    """Refuse if there is nothing of an experiment that could be submitted again."""
+    if row.unmanaged:
+        raise errors.Refused(
+            f"Experiment {row.id} was not submitted, so there is no copy of its code to run again. "
+            "Submit it with: det experiment create CONFIG DIRECTORY"
+        )
+
+
+def check_can_continue(conn: sa.Connection, row: ExperimentRow) -> None:
+    """Refuse if an experiment cannot go on now, with the configuration that it has."""
+    _check_overrides(row, {})
+    _check_is_over(conn, row)
 
 
 def _change(conn: sa.Connection, row: ExperimentRow, config: ExperimentConfig, changes: Mapping[str, Any]) -> None:
@@ -156,7 +167,7 @@ def _as_file(row: ExperimentRow) -> ConfigFile:
     return ConfigFile(f"the configuration of experiment {row.id}", submit.written(values), values)
 
 
-def _check_can_continue(conn: sa.Connection, row: ExperimentRow) -> None:
+def _check_is_over(conn: sa.Connection, row: ExperimentRow) -> None:
     from determined.store import experiments
     from determined.store.control import pending
 

@@ -104,6 +104,20 @@ def states(launches: Iterable[Launch]) -> list[str]:
     return [launch.state for launch in launches if launch.state != ENDED]
 
 
+def going(conn: sa.Connection, experiment_id: int) -> list[Launch]:
+    """Return the attempts of an experiment whose processes have not ended."""
+    return _launches(conn, trials.c.experiment_id == experiment_id, allocations.c.state != ENDED)
+
+
+def has_event_files(conn: sa.Connection, experiment_id: int) -> bool:
+    """Return whether an attempt of an experiment has written event files."""
+    query = sa.select(allocations.c.task_id).select_from(
+        allocations.join(tasks).join(trials, trials.c.id == tasks.c.trial_id)
+    )
+    wrote = query.where(trials.c.experiment_id == experiment_id, allocations.c.tensorboard.is_not(None))
+    return conn.execute(wrote.limit(1)).first() is not None
+
+
 def live_states(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, list[str]]:
     """Return the states of the attempts of each experiment whose processes have not ended."""
     found: dict[int, list[str]] = {}
