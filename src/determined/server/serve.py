@@ -87,8 +87,7 @@ def run(app: FastAPI, listening: socket.socket, on_ready: Callable[[], None]) ->
         timeout_graceful_shutdown=GRACE_SECONDS,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
     )
-    with listening:
-        _Server(config, on_ready, app.state.watcher.end_streams_soon).run(sockets=[listening])
+    _Server(config, on_ready, app.state.watcher.end_streams_soon).run(sockets=[listening])
 
 
 def leave_now() -> None:

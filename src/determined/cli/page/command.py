@@ -1,12 +1,19 @@
-"""What is typed after `det ui`: start, list, kill."""
+"""What is typed after `det ui`: start, list, open, logs, kill."""
 
 from __future__ import annotations
+
+import threading
 
 import click
 
 from determined.cli.connection import connect
 from determined.cli.groups import Group
 from determined.cli.output import terminal
+from determined.cli.output.table import Column
+from determined.cli.page import detached
+from determined.cli.running.background import add_verbs, browse
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class StartsUnlessTold(Group):
@@ -32,33 +39,42 @@ def ui() -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 lets other machines look.")
 @click.option("--read-only", is_flag=True, help="Let nobody change anything from the page.")
 @click.option("--no-open", is_flag=True, help="Only print the link.")
-def start(port: int | None, host: str, read_only: bool, no_open: bool) -> None:
-    """Serve the page until Ctrl-C. The link carries a token, which the browser keeps as a cookie."""
-    from determined.server import serve
-    from determined.server.settings import Settings
-
+@click.option("-d", "--detach", is_flag=True, help="Leave it running, and return as soon as it answers.")
+def start(port: int | None, host: str, read_only: bool, no_open: bool, detach: bool) -> None:
+    """Serve the page until Ctrl-C, or without a terminal (-d). The browser keeps the link's token as a cookie."""
     client = connect()
-    listening = serve.bind(host, port)
-    settings = Settings(host=host, port=listening.getsockname()[1], read_only=read_only)
-    from determined.server.app import make_app
+    place = str(client._session.store.place)  # what is wrong with it is said here, not on a page
+    shown = not no_open and terminal.is_terminal()
+    if detach:
+        typed = [*(["--port", str(port)] if port else []), "--host", host, *(["--read-only"] if read_only else [])]
+        number, record = detached.start(typed, {"store": place, "read_only": read_only})
+        _say_link(record.address, host, shown=shown)
+        terminal.say(f"Page {number} runs on its own. End it with: det ui kill {number}")
+        return
+    from determined.server import serve  # FastAPI takes its time
 
-    def say_link() -> None:
-        terminal.write(f"{settings.link}\n")
-        terminal.flush()
-        if not settings.is_loopback:
-            terminal.say(
-                f"Who reaches port {settings.port} of this machine and has this link sees and changes all runs."
-            )
-        if not no_open and terminal.is_terminal():
-            _browse(settings.link)
+    with serve.bind(host, port) as listening:
+        from determined.server.app import make_app
+        from determined.server.settings import Settings
 
-    serve.run(make_app(client._session, settings), listening, say_link)
+        settings = Settings(host=host, port=listening.getsockname()[1], read_only=read_only)
+        app = make_app(client._session, settings)
+        serve.run(app, listening, lambda: _say_link(settings.link, host, shown=shown))
     client.close()
     serve.leave_now()
 
 
-def _browse(address: str) -> None:
-    import threading
-    import webbrowser
+add_verbs(
+    ui, detached.REGISTER, {"store": Column("Store"), "read_only": Column("Read only")}, stays="No run is touched."
+)
 
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()  # some browsers take their time
+
+def _say_link(link: str, host: str, *, shown: bool) -> None:
+    terminal.write(f"{link}\n")
+    terminal.flush()
+    if host not in LOOPBACK:
+        terminal.say(
+            "Whoever reaches this machine and has the link can see all runs, and change them unless --read-only."
+        )
+    if shown:
+        threading.Thread(target=browse, args=(link,), daemon=True).start()  # some browsers take their time

@@ -13,17 +13,15 @@ from determined.cli.connection import connect
 from determined.cli.groups import Group
 from determined.cli.options import Ids
 from determined.cli.output import terminal
-from determined.cli.output.table import Column, Table
+from determined.cli.output.table import Column
+from determined.cli.running.background import add_verbs, browse
 from determined.cli.tensorboard import foreground
 from determined.client.background import board_process, boards, event_files
 from determined.client.background.records import EndedEarly
-from determined.errors import Refused
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COLUMNS = [Column("ID"), Column("Address", is_whole=True), Column("Experiments"), Column("Trials"),
-           Column("Started", rank=1), Column("PID", rank=2)]  # fmt: skip
 LAST_LINES = 20
 
 
@@ -103,64 +101,12 @@ def start(
     terminal.write(f"{record.address}\n")
     terminal.say(f"TensorBoard {number} runs on its own. End it with: det tensorboard kill {number}")
     if not no_browser and terminal.is_terminal():
-        _browse(record.address)
+        browse(record.address)
 
 
-@tensorboard.verb("list", "ls")
-@options.forms
-def list_detached(form: str) -> None:
-    """List those that were started with -d. What is left of ended ones is cleared away."""
-    rows = []
-    for number, record in boards.REGISTER.found().items():
-        if record.is_alive:
-            shown = [record.about["experiments"], record.about["trials"]]
-            rows.append([number, record.address or None, *shown, record.began, record.pid])
-        else:
-            boards.REGISTER.end(number, record)
-            terminal.say(f"TensorBoard {number} had ended, and is cleared away.")
-    Table(COLUMNS, rows).show(form)
-
-
-@tensorboard.verb("open")
-@click.argument("number", metavar="ID", type=int)
-def open_detached(number: int) -> None:
-    """Show one in the browser; prints its address."""
-    record = boards.REGISTER.get(number)
-    if not record.is_alive:
-        raise Refused(f"TensorBoard {number} has ended. See what it said: det tensorboard logs {number}")
-    if not record.address:
-        raise Refused(f"TensorBoard {number} is just starting. Try again in a moment.")
-    terminal.write(f"{record.address}\n")
-    _browse(record.address)
-
-
-@tensorboard.verb("logs")
-@click.argument("number", metavar="ID", type=int)
-def logs(number: int) -> None:
-    """Print what one has printed."""
-    boards.REGISTER.get(number)
-    for line in boards.REGISTER.log_lines(number):
-        terminal.write(line, colours=True)
-
-
-@tensorboard.verb("kill")
-@click.argument("numbers", metavar="[ID[,ID]...]", type=Ids(), nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that there are.")
-def kill(numbers: tuple[list[int], ...], everything: bool) -> None:
-    """End some of them, and remove what is kept of them. The runs' event files stay."""
-    if everything == bool(numbers):
-        raise click.UsageError("Name them, or give --all; not both.", click.get_current_context())
-    named = [number for part in numbers for number in part]
-    chosen = boards.REGISTER.found() if everything else {number: boards.REGISTER.get(number) for number in named}
-    for number, record in chosen.items():
-        was_alive = boards.REGISTER.end(number, record)
-        terminal.say(f"TensorBoard {number} {'is ended' if was_alive else 'had ended already'}.")
-    if not chosen:
-        terminal.say("No TensorBoard was started with -d.")
-
-
-def _browse(address: str) -> None:
-    import webbrowser
-
-    if not webbrowser.open(address):
-        terminal.say("There is no browser here. Open the address where there is one.")
+add_verbs(
+    tensorboard,
+    boards.REGISTER,
+    {"experiments": Column("Experiments"), "trials": Column("Trials")},
+    stays="The runs' event files stay.",
+)

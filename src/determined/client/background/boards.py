@@ -13,7 +13,7 @@ from determined.errors import MissingPackage
 if TYPE_CHECKING:
     from determined.client import Trial
 
-REGISTER = Register("tensorboards", "TensorBoard", "det tensorboard list")
+REGISTER = Register("tensorboards", "TensorBoard", "det tensorboard")
 LINKS = "events"
 MOST_PORTS = 5
 

@@ -79,12 +79,12 @@ class Register:
     Args:
         kind: Their directory in the data directory.
         noun: What people call one.
-        listing: What to type to see them.
+        command: What to type to work with them.
     """
 
     kind: str
     noun: str
-    listing: str
+    command: str
 
     def place(self, number: int) -> Path:
         """Return the directory of one."""
@@ -107,7 +107,7 @@ class Register:
         """
         record = self._read(number)
         if record is None:
-            raise NotFound(f"There is no {self.noun} {number}. See which there are: {self.listing}")
+            raise NotFound(f"There is no {self.noun} {number}. See which there are: {self.command} list")
         return record
 
     def _read(self, number: int) -> Record | None:
@@ -161,20 +161,21 @@ class Register:
 
         here = _process.this_node()
         if record.node != here:
-            raise Refused(f"{self._named(number)} runs on {record.node}, this is {here}. End it there.")
+            raise Refused(f"{self.named(number)} runs on {record.node}, this is {here}. End it there.")
         was_alive = record.is_alive
         if was_alive:
             try:
                 ending.end_family(record.pid)
             except psutil.AccessDenied:
                 raise Refused(
-                    f"{self._named(number)} is process {record.pid} of another user, who may end it."
+                    f"{self.named(number)} is process {record.pid} of another user, who may end it."
                 ) from None
         ending.reap(record.pid)
         shutil.rmtree(self.place(number), ignore_errors=True)
         return was_alive
 
-    def _named(self, number: int) -> str:
+    def named(self, number: int) -> str:
+        """Return what one is called at the beginning of a sentence."""
         return f"{self.noun[0].upper()}{self.noun[1:]} {number}"
 
     def log_lines(self, number: int) -> list[str]:
