@@ -67,6 +67,8 @@ class Trial:
     checkpoint_size: int
     checkpoint_count: int
     last_activity: datetime.datetime | None
+    log_policy_matched: str | None
+    log_retention_days: int | None
 
     def __init__(self, session: Session, row: store.trials.TrialRow, experiment: Experiment | None = None) -> None:
         self._session = session

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from determined import _lazy
 
 if TYPE_CHECKING:  # editors and type checkers see ordinary imports
-    from determined.store import attempts, checkpoints, events, experiments, logs  # isort: skip
+    from determined.store import attempts, checkpoints, events, experiments, log_pages, logs  # isort: skip
     from determined.store import metrics, models, overview, trials, upkeep, workspaces  # isort: skip
 
 __all__ = [
-    "attempts", "checkpoints", "events", "experiments", "logs", "metrics", "models", "overview", "trials", "upkeep",
-    "workspaces",
+    "attempts", "checkpoints", "events", "experiments", "log_pages", "logs", "metrics", "models", "overview",
+    "trials", "upkeep", "workspaces",
 ]  # fmt: skip
 __getattr__, __dir__, _ = _lazy.exports(__name__, rooms=__all__)

@@ -168,6 +168,28 @@ def find(
     return _sorted(found, sort_by, descending, metric)[:limit]
 
 
+def page(
+    conn: sa.Connection,
+    *,
+    trial_id: int | None = None,
+    experiment_id: int | None = None,
+    limit: int = 100,
+    offset: int = 0,
+) -> tuple[list[CheckpointRow], int]:
+    """Return checkpoints of a trial or an experiment in any state, the newest first, and how many there are."""
+    which = (
+        checkpoints.c.trial_id == trial_id if experiment_id is None else trials_table.c.experiment_id == experiment_id
+    )
+    total = conn.scalar(_visible(sa.select(sa.func.count()).select_from(checkpoints)).where(which)) or 0
+    order = (checkpoints.c.report_time.desc(), checkpoints.c.uuid)
+    uuids = conn.scalars(
+        _visible(sa.select(checkpoints.c.uuid)).where(which).order_by(*order).limit(limit).offset(offset)
+    )
+    wanted = {uuid: place for place, uuid in enumerate(uuids)}
+    found = [row for some in rows.chunks(list(wanted)) for row in _load(conn, checkpoints.c.uuid.in_(some))]
+    return sorted(found, key=lambda row: wanted[row.uuid]), int(total)
+
+
 def newest(conn: sa.Connection, trial_id: int) -> CheckpointRow | None:
     """Return the complete checkpoint of a trial that its newest attempt with one has trained furthest."""
     column = checkpoints.c
@@ -206,6 +228,13 @@ def _best_of_experiment(conn: sa.Connection, experiment_id: int) -> CheckpointRo
             rivals += [row for row in _load(conn, *complete) if row.searcher_metric is not None]
             best = min(rivals, key=lambda row: sign * (row.searcher_metric or 0.0), default=None)
     return best
+
+
+def saved(conn: sa.Connection, trial_id: int) -> list[tuple[str, int, datetime.datetime]]:
+    """Return id, steps and time of each checkpoint of a trial that was complete once, in order of time."""
+    column = checkpoints.c
+    query = sa.select(column.uuid, column.steps, column.report_time).where(column.trial_id == trial_id)
+    return [(row.uuid, row.steps, row.report_time) for row in conn.execute(query.order_by(column.report_time))]
 
 
 def set_state(conn: sa.Connection, uuid: str, state: str, *, resources: dict[str, int] | None = None) -> None:

@@ -57,3 +57,14 @@ def newest(
     if before_id is not None:
         query = query.where(events.c.id < before_id)
     return [EventRow(**row) for row in conn.execute(query.order_by(events.c.id.desc()).limit(limit)).mappings()]
+
+
+def of_trial(
+    conn: sa.Connection, trial_id: int, *, kinds: tuple[str, ...] = (), limit: int | None = None
+) -> list[EventRow]:
+    """Return the events of a trial, oldest first; with `limit` the last so many."""
+    query = sa.select(events).where(events.c.trial_id == trial_id)
+    if kinds:
+        query = query.where(events.c.kind.in_(kinds))
+    found = conn.execute(query.order_by(events.c.id.desc()).limit(limit)).mappings().all()
+    return [EventRow(**row) for row in reversed(found)]

@@ -96,6 +96,12 @@ def _fields(line: LogLine) -> dict[str, Any]:
     }
 
 
+def without_prefix(line: str) -> str:
+    """Return a printed line as its row has it: without `[rank=N]` and `LEVEL:`."""
+    match = _PARTS.match(line)
+    return line if match is None else line[match.end() :]
+
+
 def cut(text: str) -> str:
     """Return the text in at most 8191 bytes of UTF-8, whole characters only."""
     if len(text) * 4 <= MAX_BYTES:
@@ -148,6 +154,11 @@ def expire(conn: sa.Connection, time: datetime.datetime) -> int:
     return removed
 
 
+def task_ids(conn: sa.Connection, trial_id: int) -> list[str]:
+    """Return the tasks of a trial: one, and one more each time it was continued after its end."""
+    return list(conn.scalars(sa.select(tasks.c.task_id).where(tasks.c.trial_id == trial_id).order_by(tasks.c.task_id)))
+
+
 def _of_trial(trial_id: int) -> sa.ColumnElement[bool]:
     return logs.c.task_id.in_(sa.select(tasks.c.task_id).where(tasks.c.trial_id == trial_id))
 
@@ -166,7 +177,7 @@ def _scan(
     left = sys.maxsize if wanted is None else wanted
     pattern = _compile(which.regex)
     size = _SCAN if wanted is None or pattern else min(wanted, _SCAN)
-    query = sa.select(logs).where(_of_trial(trial_id), logs.c.id > after_id, *_conditions(which))
+    query = sa.select(logs).where(_of_trial(trial_id), logs.c.id > after_id, *conditions(which))
     if last_id is not None:
         query = query.where(logs.c.id <= last_id)
     page = query = query.order_by(logs.c.id.desc() if newest_first else logs.c.id.asc()).limit(size)
@@ -188,7 +199,8 @@ def _compile(regex: str | None) -> re.Pattern[str] | None:
         raise errors.InvalidValue(f"{regex!r} is not a regular expression: {wrong}.") from wrong
 
 
-def _conditions(which: LogFilter) -> list[sa.ColumnElement[bool]]:
+def conditions(which: LogFilter) -> list[sa.ColumnElement[bool]]:
+    """Return what a filter means in SQL; its regular expression is left out."""
     column = logs.c
     found: list[sa.ColumnElement[bool]] = []
     for given, of in (

@@ -221,6 +221,17 @@ def versions_of_checkpoint(conn: sa.Connection, checkpoint_uuid: str) -> list[Mo
     return [ModelVersionRow(**row) for row in conn.execute(query.order_by(model_versions.c.id)).mappings()]
 
 
+def registered(conn: sa.Connection, checkpoint_uuids: Sequence[str]) -> dict[str, list[tuple[str, int]]]:
+    """Return what each of these checkpoints is registered as, by model and version; those that are not are left out."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    column = model_versions.c
+    for some in rows.chunks(checkpoint_uuids):
+        query = sa.select(column.checkpoint_uuid, models.c.name, column.version).join(models)
+        for uuid, name, version in conn.execute(query.where(column.checkpoint_uuid.in_(some)).order_by(column.id)):
+            found.setdefault(uuid, []).append((name, version))
+    return found
+
+
 def update_version(conn: sa.Connection, model_id: int, version: int, **fields: Any) -> None:
     """Set `name`, `comment`, `notes`, `metadata` or `labels`."""
     rows.check_fields("a version", fields, frozenset({"name", "comment", "notes", "metadata", "labels"}))

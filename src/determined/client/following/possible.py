@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from determined.store.experiments import ExperimentRow
+    from determined.store.trials import TrialRow
+
+
+_WRITTEN = "They are written while a run reports metrics, unless it was started with tensorboard_mode=None."
 
 
 def actions(conn: sa.Connection, row: ExperimentRow) -> dict[str, str]:
@@ -49,6 +53,28 @@ def actions(conn: sa.Connection, row: ExperimentRow) -> dict[str, str]:
     }
 
 
+def trial_actions(conn: sa.Connection, trial: TrialRow) -> dict[str, str]:
+    """Return what can be done with a trial, in the same way; fork, continue and search are of its experiment.
+
+    Example::
+
+        trial_actions(conn, row)["stop"]  # "Trial 12 is COMPLETED already."
+    """
+    owner = store.experiments.get(conn, trial.experiment_id)
+    attempts = store.attempts.of_trial(conn, trial.id)
+    ended = f"Trial {trial.id} is {trial.state} already."
+    goes = any(each.state != store.overview.running.ENDED for each in attempts)
+    stop = ended if trial.state in store.experiments.TERMINAL else "" if goes else f"Trial {trial.id} has no process."
+    try:
+        kill = "" if _actions.check_act(conn, owner, "kill", trial) else ended
+    except Refused as reason:
+        kill = str(reason)
+    of_experiment = actions(conn, owner)
+    files = "" if any(each.tensorboard for each in attempts) else f"Trial {trial.id} has no event files. {_WRITTEN}"
+    same = {action: of_experiment[action] for action in ("fork", "continue", "search")}
+    return {"kill": kill, "stop": stop, "tensorboard": files, **same}
+
+
 def _driven(conn: sa.Connection, row: ExperimentRow, action: str) -> str:
     reached = f"Experiment {row.id} is {row.state} already."
     try:
@@ -68,7 +94,4 @@ def _refusal(check: Callable[[], None]) -> str:
 def _tensorboard(conn: sa.Connection, row: ExperimentRow) -> str:
     if store.overview.running.has_event_files(conn, row.id):
         return ""
-    return (
-        f"Experiment {row.id} has no event files. "
-        "They are written while a run reports metrics, unless it was started with tensorboard_mode=None."
-    )
+    return f"Experiment {row.id} has no event files. {_WRITTEN}"

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from determined.store import values
+
+
+def spelled(value: Any) -> Any:
+    """Return a value that JSON can hold: NaN and the infinities as words, half characters replaced, at any depth."""
+    if isinstance(value, str):
+        return values.clean(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = values.as_float(value)
+        if math.isfinite(number):
+            return value
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {spelled(str(key)): spelled(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [spelled(inner) for inner in value]
+    return value
+
 
 Odd = Literal["NaN", "Infinity", "-Infinity"]
-Number = float | Odd
+Number = Annotated[float | Odd, BeforeValidator(spelled)]
 """A value that was reported. JSON has no NaN and no infinity: they are these words, as in the store."""
-Json = Any
+Json = Annotated[Any, BeforeValidator(spelled)]
+"""Any value of a user's. Models that are built without validation spell it themselves."""
 Ids = Annotated[list[int], Field(max_length=500)]
 
 

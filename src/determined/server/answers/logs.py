@@ -44,3 +44,4 @@ class Matches(Answer):
 
     ids: list[int]
     is_all: bool
+    next_after: int | None  # ask again with `after` for those that follow; null: there are none

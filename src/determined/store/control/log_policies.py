@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from determined.store import trials
 from determined.store.attempts import Attempt
 from determined.store.messages import now
-from determined.store.schema import log_policy_hits
+from determined.store.schema import log_policy_hits, tasks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,5 +61,15 @@ def record(
 
 def of_task(conn: sa.Connection, task_id: str) -> list[PolicyHit]:
     """Return the matches of a task, oldest first."""
-    query = sa.select(log_policy_hits).where(log_policy_hits.c.task_id == task_id).order_by(log_policy_hits.c.time)
+    return _hits(conn, log_policy_hits.c.task_id == task_id)
+
+
+def of_trial(conn: sa.Connection, trial_id: int) -> list[PolicyHit]:
+    """Return the matches of all tasks of a trial, oldest first."""
+    mine = sa.select(tasks.c.task_id).where(tasks.c.trial_id == trial_id)
+    return _hits(conn, log_policy_hits.c.task_id.in_(mine))
+
+
+def _hits(conn: sa.Connection, which: sa.ColumnElement[bool]) -> list[PolicyHit]:
+    query = sa.select(log_policy_hits).where(which).order_by(log_policy_hits.c.time)
     return [PolicyHit(**row) for row in conn.execute(query).mappings()]

@@ -43,6 +43,19 @@ class MetricRow:
     window: int | None = None  # how many batches they are averages of; None: not said
 
 
+@dataclasses.dataclass(frozen=True)
+class SeriesRow:
+    """One metric of a trial. `points` are those of its curve; samples that belong to no step are none."""
+
+    trial_id: int
+    group: str
+    name: str
+    type: str
+    points: int
+    last_steps: int | None  # None: only samples
+    last: Json
+
+
 def append(conn: sa.Connection, attempt: Attempt, reports: Sequence[MetricReport]) -> None:
     """Write reports of an attempt, in the order they were made: all of them, or none if one is refused.
 
@@ -225,3 +238,12 @@ def names(
     for group, name in sorted((row.metric_group, row.name) for row in conn.execute(query)):
         found.setdefault(group, []).append(name)
     return found
+
+
+def series(conn: sa.Connection, trial_ids: Sequence[int]) -> list[SeriesRow]:
+    """Return every metric of these trials, by trial, group and name; a few thousand at most are useful."""
+    column = metric_series.c
+    columns = (column.trial_id, column.metric_group, column.name, column.type, column.points, column.last_steps)
+    query = sa.select(*columns, column.last).where(column.trial_id.in_(list(trial_ids)))
+    ordered = query.order_by(column.trial_id, column.metric_group, column.name)
+    return [SeriesRow(*row[:-1], values.load(row[-1])) for row in conn.execute(ordered)]
