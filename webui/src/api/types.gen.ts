@@ -382,6 +382,8 @@ export interface paths {
         /**
          * Draft
          * @description Return the text that a dialog starts with; with a trial, its hyperparameters are constants.
+         *
+         *     `continue` with a trial is a new experiment that begins with the trial's last checkpoint: it is submitted as a fork.
          */
         get: operations["draft_api_v1_experiments__experiment_id__draft_get"];
         put?: never;
@@ -2542,6 +2544,7 @@ export interface components {
         StartText: {
             /** Config */
             config: string;
+            form?: components["schemas"]["SearchForm"] | null;
             /** Name */
             name: string;
         };

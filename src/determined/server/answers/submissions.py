@@ -44,13 +44,6 @@ class Checked(Answer):
     said: str
 
 
-class StartText(Answer):
-    """The text that a dialog starts with."""
-
-    config: str
-    name: str
-
-
 class Fork(Question):
     """Submit an experiment's code again with this configuration; empty text means its own."""
 
@@ -90,6 +83,14 @@ class SearchForm(Question):
     max_concurrent_trials: int | None = None
     name: Annotated[str, Field(max_length=1000)] | None = None
     ranges: Annotated[list[SearchRange], Field(max_length=200)]
+
+
+class StartText(Answer):
+    """The text that a dialog starts with."""
+
+    config: str
+    name: str
+    form: SearchForm | None = None  # for a search: every hyperparameter as a range, and the searcher's settings
 
 
 class Written(Answer):

@@ -29,7 +29,10 @@ def draft(
     purpose: Literal["fork", "continue", "search"] = "fork",
     trial_id: int | None = None,
 ) -> StartText:
-    """Return the text that a dialog starts with; with a trial, its hyperparameters are constants."""
+    """Return the text that a dialog starts with; with a trial, its hyperparameters are constants.
+
+    `continue` with a trial is a new experiment that begins with the trial's last checkpoint: it is submitted as a fork.
+    """
     raise NotImplementedError
 
 
