@@ -1,6 +1,6 @@
 // Draws lines, bands and marks on the canvas of a chart. It knows pixels; what to draw was decided before.
 import type { Line } from "../logic/lines";
-import { window } from "../logic/lines";
+import { extentY, window } from "../logic/lines";
 import type { Span } from "../logic/ticks";
 
 export interface Palette {
@@ -19,6 +19,7 @@ export interface Scene {
   /** The trial to stand out; the others step back. */
   lit: number | undefined;
   palette: Palette;
+  isZoomed: boolean;
 }
 
 /** The area of the plot in canvas pixels, and the values at its edges. */
@@ -136,7 +137,7 @@ function paintLine(ctx: CanvasRenderingContext2D, scene: Scene, line: Line, area
   };
   // The raw line stays visible below the smoothed one.
   if (smoothed) stroke(line.ys, strength * 0.28, area.ratio, []);
-  const alone = stroke(smoothed ?? line.ys, strength, width, line.dash);
+  const alone = stroke(smoothed ?? line.ys, strength, width, line.isFaint && !isLit ? [] : line.dash);
   dots(ctx, alone, 2 * area.ratio);
   if (!smoothed && (!line.isFaint || isLit)) dots(ctx, sparse(line, span, area, toX, toY), 2 * area.ratio);
 }
@@ -192,13 +193,10 @@ interface End {
   y: number;
 }
 
-/** Where names at the ends of lines go: from the top, each where its line ends, and only those that touch no other. */
-export function placeEnds(ends: readonly End[], least: number): End[] {
-  const placed: End[] = [];
-  for (const end of [...ends].sort((one, other) => one.y - other.y)) {
-    const last = placed.at(-1);
-    if (!last || end.y - last.y >= least) placed.push(end);
-  }
+/** Which names are written at the ends of lines: the first lines first, and only those that touch no other. */
+export function placeEnds<T extends { y: number }>(ends: readonly T[], least: number): T[] {
+  const placed: T[] = [];
+  for (const end of ends) if (placed.every((other) => Math.abs(other.y - end.y) >= least)) placed.push(end);
   return placed;
 }
 
@@ -211,7 +209,9 @@ function paintEnds(ctx: CanvasRenderingContext2D, scene: Scene, area: Area, room
     while (place > 0 && ((column[place] ?? null) === null || (line.xs[place] as number) > area.x[1])) place--;
     const value = column[place];
     const y = value === null || value === undefined ? undefined : toY(value);
-    return y === undefined || y < area.top || y > area.top + area.height ? [] : [{ line, y }];
+    // A name far from where its line ended would seem to belong to another.
+    const isNear = ((area.x[1] - (line.xs[place] ?? -Infinity)) / (area.x[1] - area.x[0])) * area.width < 40 * area.ratio;
+    return y === undefined || !isNear || y < area.top || y > area.top + area.height ? [] : [{ line, y }];
   });
   ctx.font = scene.palette.font;
   ctx.textAlign = "left";
@@ -223,6 +223,16 @@ function paintEnds(ctx: CanvasRenderingContext2D, scene: Scene, area: Area, room
   }
 }
 
+function paintNothing(ctx: CanvasRenderingContext2D, scene: Scene, area: Area): void {
+  ctx.save();
+  ctx.font = scene.palette.font;
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  ctx.fillStyle = scene.palette.muted;
+  ctx.fillText("No points in this range", area.left + area.width / 2, area.top + area.height / 2);
+  ctx.restore();
+}
+
 /** Draw everything. `room` is the space for names right of the plot, in CSS pixels. */
 export function paint(ctx: CanvasRenderingContext2D, scene: Scene, area: Area, room: number): void {
   const to = scales(area, scene.isLog);
@@ -231,13 +241,16 @@ export function paint(ctx: CanvasRenderingContext2D, scene: Scene, area: Area, r
   const order = [...scene.lines].sort((one, other) => rank(one) - rank(other));
   ctx.save();
   ctx.beginPath();
-  ctx.rect(area.left, area.top - 6 * area.ratio, area.width + 6 * area.ratio, area.height + 6 * area.ratio);
+  // Dots and marks may stick out of the plot; lines that go on beyond a zoom may not.
+  const air = scene.isZoomed ? 0 : 5 * area.ratio;
+  ctx.rect(area.left - air, area.top - 6 * area.ratio, area.width + 2 * air, area.height + 6 * area.ratio);
   ctx.clip();
   ctx.lineJoin = "round";
   for (const line of order) paintLine(ctx, scene, line, area, to);
   for (const line of order) paintOdd(ctx, line, area, to[0]);
   for (const line of order) if (!line.isFaint) paintBest(ctx, scene, line, area, to);
   ctx.restore();
+  if (scene.isZoomed && !extentY(scene.lines, area.x, scene.isLog)) paintNothing(ctx, scene, area);
   ctx.save();
   paintEnds(ctx, scene, area, room, to[1]);
   ctx.restore();

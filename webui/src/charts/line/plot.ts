@@ -173,7 +173,7 @@ export class LinePlot {
     const area: Area = { left, top, width, height, x: this.x, y: this.y, ratio };
     const { palette, lines, isLog, lit } = this.view;
     const scaled = { ...palette, font: font.replace("11", String(11 * ratio)) };
-    const scene: Scene = { lines, smoothed: this.smoothed, isLog, lit, palette: scaled };
+    const scene: Scene = { lines, smoothed: this.smoothed, isLog, lit, palette: scaled, isZoomed: this.view.zoom !== undefined };
     paint(plot.ctx, scene, area, this.room);
   }
 

@@ -57,6 +57,7 @@ export function window(xs: readonly number[], [from, to]: Span): [number, number
   return [Math.max(0, lastNotAbove(xs, from)), Math.min(xs.length - 1, lastNotAbove(xs, to) + 1)];
 }
 
+/** From the first to the last x; from zero where that is not far, so that charts of one page begin alike. */
 export function extentX(lines: readonly Line[]): Span | undefined {
   let low = Infinity;
   let high = -Infinity;
@@ -70,6 +71,7 @@ export function extentX(lines: readonly Line[]): Span | undefined {
     high = Math.max(high, x);
   }
   if (low > high) return undefined;
+  if (low > 0 && low <= high / 2) return [0, high];
   return low === high ? [low - 1, high + 1] : [low, high];
 }
 

@@ -33,6 +33,7 @@ test("ticks are round, few and inside", () => {
 test("logarithmic ticks are decades, then 1 2 5, then round numbers", () => {
   expect(logTicks([1e-4, 1])).toEqual([1e-4, 1e-3, 1e-2, 0.1, 1].map((value) => expect.closeTo(value, 12)));
   expect(logTicks([0.5, 20])).toEqual([0.5, 1, 2, 5, 10, 20]);
+  expect(logTicks([0.24, 1.5])).toEqual([0.3, 0.4, 0.6, 0.8, 1]);
   expect(logTicks([0.31, 0.38], 4)).toEqual([0.32, 0.34, 0.36, 0.38]);
   expect(logTicks([0, 1])).toEqual([]);
   expect(logTicks([1e-30, 1]).length).toBeLessThanOrEqual(7);

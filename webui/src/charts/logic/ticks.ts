@@ -36,8 +36,11 @@ export function logTicks(span: Span, most = 6): number[] {
   for (let power = from; power <= to; power += step) powers.push(10 ** power);
   const inside = (values: number[]) => values.filter((value) => value >= low * 0.999999 && value <= high * 1.000001);
   if (inside(powers).length > 2) return inside(powers);
-  const between = inside(powers.flatMap((power) => [1, 2, 5].map((digit) => Number((digit * power).toPrecision(1)))));
-  return between.length > 1 ? between : linearTicks(span, most);
+  for (const digits of [[1, 2, 5], [1, 2, 3, 4, 6, 8]]) {
+    const between = inside(powers.flatMap((power) => digits.map((digit) => Number((digit * power).toPrecision(1)))));
+    if (between.length > 2 && between.length <= most + 1) return between;
+  }
+  return linearTicks(span, most);
 }
 
 const seconds = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];

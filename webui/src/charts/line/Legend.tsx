@@ -1,0 +1,28 @@
+// Names and colours of few lines; pressing one hides its line. Their values follow the cross-hair.
+import { short } from "../../format";
+import type { Line } from "../logic/lines";
+import type { Row } from "./hover";
+
+interface LegendProps {
+  lines: readonly Line[];
+  hidden: ReadonlySet<string>;
+  onToggle: (id: string) => void;
+  /** Values at the cross-hair, here or in another chart. */
+  rows: readonly Row[] | undefined;
+}
+
+function shownValue(line: Line, rows: readonly Row[] | undefined): string {
+  const row = rows?.find((one) => one.line.id === line.id);
+  const value = row ? (row.smoothed ?? row.value) : rows ? null : line.ys.findLast((one) => one !== null);
+  return value === null || value === undefined ? (row?.odd ?? "") : short(value);
+}
+
+export function Legend({ lines, hidden, onToggle, rows }: LegendProps) {
+  return lines.map((line) => (
+    <button key={line.id} type="button" className="legend-item" aria-pressed={!hidden.has(line.id)} title={`Show or hide ${line.name}`} onClick={() => onToggle(line.id)}>
+      <i className="swatch" style={{ background: line.color }} />
+      <span className="clip">{line.name}</span>
+      <b className="num">{shownValue(line, rows)}</b>
+    </button>
+  ));
+}

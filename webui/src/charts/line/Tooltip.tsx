@@ -1,0 +1,57 @@
+// The values under the cross-hair: the highest first, the line nearest to the mouse marked.
+import { count, duration, short } from "../../format";
+import type { Place } from "../logic/lines";
+import type { Row } from "./hover";
+import { around } from "./hover";
+import type { Hover } from "./plot";
+
+const most = 12;
+
+export function placeText(x: number, place: Place): string {
+  if (place === "time") return `${duration(x)} after the start`;
+  return place === "batch" ? `batch ${count(Math.round(x))}` : `epoch ${short(x)}`;
+}
+
+function Value({ row }: { row: Row }) {
+  const value = row.smoothed ?? row.value;
+  return <td className="num">{value === null || value === undefined ? (row.odd ?? "no value") : short(value)}</td>;
+}
+
+/** What else is known of the point: raw value, extremes, NaN, the best checkpoint. */
+export function detail(row: Row): string {
+  const parts: string[] = [];
+  if (row.smoothed !== undefined && row.value !== null) parts.push(`raw ${short(row.value)}`);
+  if (row.low != null && row.high != null && row.low !== row.high) parts.push(`${short(row.low)} to ${short(row.high)}`);
+  if (row.odd && row.value !== null) parts.push(`${row.odd} reported`);
+  if (row.isBest) parts.push("best checkpoint");
+  return parts.join(" · ");
+}
+
+export function Tooltip({ hover, place }: { hover: Hover; place: Place }) {
+  const shown = around(hover.rows, hover.near?.line.trialId, most);
+  if (!shown.length) return null;
+  const x = (hover.near ?? shown[0])?.x ?? hover.x;
+  const isLeft = hover.left > hover.width / 2;
+  const across = isLeft ? { right: hover.width - hover.left + 14 } : { left: hover.left + 14 };
+  const rest = hover.rows.length - shown.length;
+  return (
+    <div className="chart-tip" style={{ ...across, top: Math.max(0, Math.min(hover.top - 20, 90)) }}>
+      <div className="muted num">{placeText(x, place)}</div>
+      <table>
+        <tbody>
+          {shown.map((row) => (
+            <tr key={row.line.id} className={row === hover.near && hover.rows.length > 1 ? "is-near" : ""}>
+              <td>
+                <i className="swatch" style={{ background: row.line.color }} />
+              </td>
+              <td className="name clip">{row.line.name}</td>
+              <Value row={row} />
+              <td className="muted num">{detail(row)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {rest > 0 && <div className="muted">and {rest} more</div>}
+    </div>
+  );
+}
