@@ -1,18 +1,27 @@
 // The rail of words on the left, a bar at the bottom of narrow windows.
 import type { IconName } from "../parts";
-import { Icon } from "../parts";
-import { Link, match, useLocation } from "../route";
+import { Icon, Menu } from "../parts";
+import { Link, match, navigate, useLocation } from "../route";
 import type { PageName } from "../route";
 
-const places: { to: string; word: string; icon: IconName; pages: PageName[] }[] = [
+interface Place {
+  to: string;
+  word: string;
+  icon: IconName;
+  pages: PageName[];
+  /** On a telephone it is under "More". */
+  spare?: boolean;
+}
+
+const places: Place[] = [
   { to: "/", word: "Home", icon: "home", pages: ["home"] },
   { to: "/experiments", word: "Experiments", icon: "experiments", pages: ["experiments", "experiment"] },
   { to: "/trials", word: "Runs", icon: "runs", pages: ["trials", "trial", "compare"] },
   { to: "/models", word: "Models", icon: "models", pages: ["models", "model"] },
   { to: "/queue", word: "Queue", icon: "queue", pages: ["queue"] },
-  { to: "/projects", word: "Projects", icon: "projects", pages: ["projects", "project"] },
-  { to: "/tasks", word: "TensorBoards", icon: "tasks", pages: ["tasks"] },
-  { to: "/settings", word: "Settings", icon: "settings", pages: ["settings"] },
+  { to: "/projects", word: "Projects", icon: "projects", pages: ["projects", "project"], spare: true },
+  { to: "/tasks", word: "TensorBoards", icon: "tasks", pages: ["tasks"], spare: true },
+  { to: "/settings", word: "Settings", icon: "settings", pages: ["settings"], spare: true },
 ];
 
 export function Rail() {
@@ -23,17 +32,30 @@ export function Rail() {
         <img src="/icon.svg" alt="" />
         Resolute
       </Link>
-      {places.map(({ to, word, icon, pages }) => (
+      {places.map(({ to, word, icon, pages, spare }) => (
         <Link
           key={to}
           to={to}
-          className={word === "Settings" ? "last" : ""}
+          className={`${word === "Settings" ? "last" : ""} ${spare ? "spare" : ""}`}
           aria-current={page && pages.includes(page) ? "page" : undefined}
         >
           <Icon name={icon} />
           {word}
         </Link>
       ))}
+      <div className="rail-more">
+        <Menu
+          align="right up"
+          className="plain"
+          label={
+            <>
+              <Icon name="more" />
+              More
+            </>
+          }
+          items={places.filter((place) => place.spare).map(({ to, word }) => ({ label: word, onSelect: () => navigate(to) }))}
+        />
+      </div>
     </nav>
   );
 }

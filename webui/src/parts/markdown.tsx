@@ -1,4 +1,4 @@
-// Notes that people write. No raw HTML, no images from other hosts, links only to http, https and mail, opened apart.
+// Notes that people write. HTML in them is shown as the text it is, no images from other hosts, links only to http, https and mail, opened apart.
 import { Suspense, lazy } from "react";
 
 const ReactMarkdown = lazy(() => import("react-markdown"));
@@ -12,7 +12,6 @@ export function Markdown({ text }: { text: string }) {
     <div className="markdown">
       <Suspense fallback={<p className="muted">{text}</p>}>
         <ReactMarkdown
-          skipHtml
           urlTransform={safeAddress}
           components={{
             a: ({ href, children }) =>

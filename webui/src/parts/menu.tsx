@@ -17,7 +17,8 @@ interface MenuProps {
   items: Item[];
   /** The name for those who cannot see an icon as label. */
   name?: string;
-  align?: "left" | "right";
+  /** "up" opens above the button. */
+  align?: "left" | "right" | "right up";
   className?: string;
 }
 

@@ -3,7 +3,7 @@ import { createRoot } from "react-dom/client";
 import { expect, test, vi } from "vitest";
 import { useKeys } from "../frame/keys";
 import { news } from "./act";
-import { safeAddress } from "./markdown";
+import { Markdown, safeAddress } from "./markdown";
 import { sparkPath } from "./spark";
 import { State, isMoving, isOver, stateColour } from "./state";
 
@@ -59,4 +59,12 @@ test("keys work on the page, not in a field, not with a modifier, not below a di
   press(document.body);
   expect(pressed).toHaveBeenCalledTimes(1);
   dialog.remove();
+});
+
+test("HTML in notes is shown as text; pictures are not fetched", async () => {
+  const text = "<script>alert(1)</script>\n\n<img src=x onerror=alert(1)>\n\n![pic](https://a.example/x.png) [go](javascript:alert(1))";
+  const place = await render(<Markdown text={text} />);
+  await vi.waitFor(() => expect(place.textContent).toContain("<script>alert(1)</script>"));
+  expect(place.querySelector("script, img, a")).toBeNull();
+  expect(place.textContent).toContain("[picture: pic]");
 });

@@ -50,7 +50,7 @@ export function Progress({ share, state = "ACTIVE" }: { share: number | null | u
       <span role="progressbar" aria-label="Progress" aria-valuenow={Math.round(share * 100)} aria-valuemin={0} aria-valuemax={100}>
         <i style={{ width, background: `var(--${stateColour(state)})` }} />
       </span>
-      {percent(share)}
+      <span>{percent(share)}</span>
     </span>
   );
 }

@@ -31,7 +31,7 @@ function Card({ run }: { run: Run }) {
       </div>
       <State state={state} />
       <div className="home-progress">
-        {run.progress === null ? <span className="muted">no length known</span> : <Progress share={run.progress} state={state} />}
+        {run.progress === null ? <span className="muted">length unknown</span> : <Progress share={run.progress} state={state} />}
         {run.seconds_left !== null && <span className="muted num">{duration(run.seconds_left)} left</span>}
       </div>
       <div className="home-best">

@@ -1,13 +1,88 @@
-import { useCrumbs } from "../../frame";
+// One project: its experiments, its notes, and what can be done with it.
+import { useState } from "react";
+import type { Answer } from "../../api";
+import { useGet, useReadOnly } from "../../api";
+import { plural } from "../../format";
+import { ThingHeader, useCrumbs } from "../../frame";
+import { Chip, ErrorNote, Icon, Menu, Skeleton, Time } from "../../parts";
 import type { PageProps } from "../../route";
+import { Link, address, codecs } from "../../route";
+import { archiveProject } from "../projects/changes";
+import { EditProject, MoveProject } from "../projects/dialogs";
+import "../projects/projects.css";
+import { ProjectExperiments } from "./experiments";
+import { Notes } from "./notes";
 
-export default function Page({ params }: PageProps) {
-  useCrumbs({ label: "Project" });
+export type ProjectAnswer = Answer<"/api/v1/projects/{project_id}">;
+
+function Move({ project, onClose }: { project: ProjectAnswer; onClose: () => void }) {
+  const rooms = useGet(["projects", "all", false], "/api/v1/workspaces", { query: { archived: false } });
+  return rooms.data ? <MoveProject project={project} rooms={rooms.data.workspaces} onClose={onClose} /> : null;
+}
+
+function Actions({ project }: { project: ProjectAnswer }) {
+  const [asked, ask] = useState<"edit" | "move">();
+  const locked = useReadOnly();
+  const why = locked || (project.immutable ? "This project is always there." : "");
+  return (
+    <>
+      <Menu
+        label={
+          <>
+            Change <Icon name="down" size={12} />
+          </>
+        }
+        items={[
+          { label: "Edit name and description", disabled: why, onSelect: () => ask("edit") },
+          { label: "Move to another workspace", disabled: why, onSelect: () => ask("move") },
+          { label: project.archived ? "Take back from the archive" : "Archive", disabled: why, apart: true, onSelect: () => void archiveProject(project) },
+        ]}
+      />
+      <Link className="button" to={address("/experiments", { project: codecs.integer.format(project.id) })}>
+        Open in the table
+      </Link>
+      {asked === "edit" && <EditProject project={project} onClose={() => ask(undefined)} />}
+      {asked === "move" && <Move project={project} onClose={() => ask(undefined)} />}
+    </>
+  );
+}
+
+const tabs = [
+  { key: "experiments", label: "Experiments" },
+  { key: "notes", label: "Notes" },
+];
+
+export default function Project({ params }: PageProps) {
+  const id = Number(params.id);
+  const found = useGet(["projects", id], "/api/v1/projects/{project_id}", { path: { project_id: id } });
+  const project = found.data;
+  useCrumbs({ label: "Projects", to: "/projects" }, { label: project?.name ?? `Project ${id}` });
+  if (!project) return <div className="page">{found.error ? <ErrorNote error={found.error} retry={found.refetch} /> : <Skeleton />}</div>;
+  const tab = params.tab ?? "experiments";
   return (
     <div className="page">
-      <h1>
-        Project {params.id}
-      </h1>
+      <ThingHeader
+        title={project.name}
+        id={project.id}
+        facts={
+          <>
+            {project.archived && <Chip>archived</Chip>}
+            <span className="muted">in {project.workspace}</span>
+          </>
+        }
+        actions={<Actions project={project} />}
+        aside={
+          <>
+            {plural(project.experiments, "experiment")}
+            {project.running > 0 && `, ${project.running} running`} · created <Time at={project.created_at} />
+          </>
+        }
+        tabs={tabs.map((one) => (one.key === "notes" && project.notes.length ? { ...one, label: `Notes (${project.notes.length})` } : one))}
+        current={tab}
+        to={(key) => (key === "experiments" ? `/projects/${id}` : `/projects/${id}/${key}`)}
+      />
+      {project.description && tab === "experiments" && <p>{project.description}</p>}
+      {tab === "notes" ? <Notes project={project} /> : <ProjectExperiments project={project} />}
     </div>
   );
 }
