@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import dataclasses
 import logging
@@ -24,6 +25,7 @@ MOST_LISTENERS = 64
 FILE_SECONDS = 0.2  # a file is asked by a PRAGMA; a server by a query
 SERVER_SECONDS = 0.5
 LOST_SECONDS = 1.0
+JOIN_SECONDS = 3.0
 OTHER_SECONDS = 5.0  # while runs report: an edit that hides behind their rows is seen this late
 
 
@@ -85,6 +87,7 @@ class Watcher:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._available: tuple[bool, str] = (True, "")
+        self._lately: collections.deque[tuple[float, Change]] = collections.deque(maxlen=64)
 
     def start(self) -> None:
         """Begin; runs in the event loop, to which news are brought."""
@@ -99,7 +102,7 @@ class Watcher:
             self._is_stopped = True
             self._lock.notify()
         if self._thread is not None:
-            self._thread.join(timeout=1.0)  # one that hangs in a lost connection ends with the process
+            self._thread.join(timeout=0.3)  # one that hangs in a lost connection ends with the process
 
     def listen(self) -> Listener | None:
         """Return a new listener; None if there are too many."""
@@ -109,6 +112,9 @@ class Watcher:
         self._listeners.add(listener)
         if not self._available[0]:
             listener.tell(available=self._available)
+        for moment, change in self._lately:  # a page asks for what it shows a little before it listens
+            if time.monotonic() - moment < JOIN_SECONDS:
+                listener.tell(change=change)
         self._want()
         return listener
 
@@ -138,6 +144,8 @@ class Watcher:
             self._lock.notify()
 
     def _spread(self, change: Change | None, available: tuple[bool, str] | None) -> None:
+        if change is not None:
+            self._lately.append((time.monotonic(), change))
         for listener in self._listeners:
             listener.tell(change=change, available=available)
 

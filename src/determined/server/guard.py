@@ -17,6 +17,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -44,7 +45,7 @@ HEADERS = {
 }
 USE_THE_LINK = "Open the link that det ui printed (det ui list shows those that run on their own)"
 
-_OPEN, _CHANGES = "open", "changes"
+_OPEN, _READS, _CHANGES = _STRICTER = ("open", "reads", "changes")
 
 
 class Rules:
@@ -64,7 +65,7 @@ class Rules:
         if not isinstance(route, APIRoute):
             raise TypeError(f"{route!r} is no plain route of a router, so no rule can be read from it.")
         rule = (route.openapi_extra or {}).get(RULE)
-        if rule not in ("open", "reads", "changes"):
+        if rule not in _STRICTER:
             raise TypeError(
                 f"The route {route.path} names no rule. Add **READS, **CHANGES or **OPEN of server/rules.py."
             )
@@ -75,14 +76,15 @@ class Rules:
 
     def find(self, method: str, path: str) -> str | None:
         """Return the rule for a request; None if no route takes it."""
-        for pattern, methods, rule in self._rows:
-            if method in methods and pattern.match(path):
-                return rule
-        return None
+        found = [rule for pattern, methods, rule in self._rows if method in methods and pattern.match(path)]
+        return max(found, key=_STRICTER.index, default=None)  # of two routes we need not know which comes first
 
 
-class TooLarge(Exception):
-    """A body is larger than anybody needs."""
+class TooLarge(HTTPException):
+    """A body is larger than anybody needs. FastAPI lets errors of this sort through while it reads a body."""
+
+    def __init__(self) -> None:
+        super().__init__(413, f"The request is larger than {MOST_BODY_BYTES} bytes, which no request of the page is.")
 
 
 class Guard:
@@ -113,34 +115,33 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         reply = _Reply(send)
-        refusal = self._refusal(scope, Headers(scope=scope))
+        rule = self._rules.find(scope["method"], scope["path"])
+        refusal = self._refusal(scope, Headers(scope=scope), rule)
         if refusal is not None:
             await refusal(scope, receive, reply.send)
             return
         await self._pass(scope, receive, reply)
+        if rule == _CHANGES and reply.status < 400:
+            self._on_change()
 
     async def _pass(self, scope: Scope, receive: Receive, reply: _Reply) -> None:
         try:
             await self._app(scope, _counted(receive), reply.send)
-        except TooLarge:
-            await _too_large()(scope, receive, reply.send)
         except Exception:
             logger.exception("%s %s failed.", scope["method"], scope["path"])
             if reply.status:
                 raise  # the answer has begun: all that is left is to cut it off
-            await answer(500, "The server has a bug here; its terminal (det ui) says more.")(scope, receive, reply.send)
-        if self._rules.find(scope["method"], scope["path"]) == _CHANGES and reply.status < 400:
-            self._on_change()
+            sentence = "The server has a bug here. What it printed says more: see its terminal, or det ui logs."
+            await answer(500, sentence)(scope, receive, reply.send)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+    def _refusal(self, scope: Scope, headers: Headers, rule: str | None) -> Response | None:
         """Return why a request is not let through, as a response; None if it is."""
         path, method = scope["path"], scope["method"]
         host = headers.get("host", "")
         if not self._settings.answers_to(_name_of(host)):
             return self._say(path, 421, f"This server does not answer to {host!r}. {USE_THE_LINK}.")
-        if not path.startswith("/api/") and path != "/api":
+        if not _is_api(path):
             return self._page_refusal(scope, headers, host)
-        rule = self._rules.find(method, path)
         if rule != _OPEN and not self._is_known(headers, host):
             return answer(401, f"The token is missing or not the one of this server. {USE_THE_LINK}.")
         if rule is None:
@@ -150,7 +151,7 @@ class Guard:
         if rule == _CHANGES and self._settings.read_only:
             return answer(403, "This page was started with --read-only, so nothing was changed.")
         if _declared_length(headers) > MOST_BODY_BYTES:
-            return _too_large()
+            return answer(413, TooLarge().detail)
         return None
 
     def _page_refusal(self, scope: Scope, headers: Headers, host: str) -> Response | None:
@@ -195,7 +196,7 @@ class Guard:
         return answer(403, f"The request comes from {origin or 'nowhere'}, not from this page, and was refused.")
 
     def _say(self, path: str, status: int, sentence: str) -> Response:
-        return answer(status, sentence) if path.startswith("/api") else PlainTextResponse(sentence + "\n", status)
+        return answer(status, sentence) if _is_api(path) else PlainTextResponse(sentence + "\n", status)
 
 
 class _Reply:
@@ -230,8 +231,8 @@ def _counted(receive: Receive) -> Receive:
     return count
 
 
-def _too_large() -> Response:
-    return answer(413, f"The request is larger than {MOST_BODY_BYTES} bytes, which no request of the page is.")
+def _is_api(path: str) -> bool:
+    return path == "/api" or path.startswith("/api/")
 
 
 def _declared_length(headers: Headers) -> int:

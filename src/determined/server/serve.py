@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -90,15 +91,6 @@ def run(app: FastAPI, listening: socket.socket, on_ready: Callable[[], None]) ->
     _Server(config, on_ready, app.state.watcher.end_streams_soon).run(sockets=[listening])
 
 
-def leave_now() -> None:
-    """End this process with 0, also when a thread still waits for a database that does not answer."""
-    waiting = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon and t.is_alive()]
-    if waiting:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
-
-
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], on_exit: Callable[[], None]) -> None:
         super().__init__(config)
@@ -109,6 +101,14 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        await asyncio.sleep(0.05)  # what was cancelled ends
+        if self.server_state.tasks:  # a thread waits for a database that does not answer, and would be waited for
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._on_exit()  # streams would go on for ever, and uvicorn waits for them

@@ -60,8 +60,6 @@ def start(port: int | None, host: str, read_only: bool, no_open: bool, detach: b
         settings = Settings(host=host, port=listening.getsockname()[1], read_only=read_only)
         app = make_app(client._session, settings)
         serve.run(app, listening, lambda: _say_link(settings.link, host, shown=shown))
-    client.close()
-    serve.leave_now()
 
 
 add_verbs(
@@ -72,7 +70,7 @@ add_verbs(
 def _say_link(link: str, host: str, *, shown: bool) -> None:
     terminal.write(f"{link}\n")
     terminal.flush()
-    if host not in LOOPBACK:
+    if host not in LOOPBACK and not host.startswith("127."):
         terminal.say(
             "Whoever reaches this machine and has the link can see all runs, and change them unless --read-only."
         )
