@@ -45,6 +45,7 @@ HEADERS = {
 }
 USE_THE_LINK = "Open the link that det ui printed (det ui list shows those that run on their own)"
 
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\[\]:@/]+)(?::(?P<port>[0-9]{1,5}))?")
 _OPEN, _READS, _CHANGES = _STRICTER = ("open", "reads", "changes")
 
 
@@ -241,17 +242,15 @@ def _declared_length(headers: Headers) -> int:
 
 
 def _name_of(host: str) -> str:
-    """Return the name in a Host header, without its port, in small letters."""
-    name = host.lower()
-    if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name.rpartition(":")[0] if ":" in name else name
+    """Return the name in a Host header, without its port, in small letters; "" for what is no such header."""
+    found = _HOST.fullmatch(host.lower())
+    return found["name"].strip("[]") if found else ""
 
 
 def _cookie_name(host: str) -> str:
     """Cookies of one machine are shared by all its ports; the port in the name keeps two servers apart."""
-    port = host.rpartition(":")[2] if ":" in host else "80"
-    return f"det-ui-{port}" if port.isascii() and port.isdigit() else "det-ui"
+    found = _HOST.fullmatch(host.lower())
+    return f"det-ui-{(found and found['port']) or 80}"
 
 
 def _cookies(headers: Headers, name: str) -> list[str]:
