@@ -1,13 +1,12 @@
+// All experiments, as one table.
 import { useCrumbs } from "../../frame";
-import type { PageProps } from "../../route";
+import { RunTable } from "../../table";
 
-export default function Page({ params }: PageProps) {
+export default function Page() {
   useCrumbs({ label: "Experiments" });
   return (
-    <div className="page">
-      <h1>
-        Experiments {params.id}
-      </h1>
+    <div className="page table-page">
+      <RunTable kind="experiments" />
     </div>
   );
 }

@@ -1,13 +1,12 @@
+// All trials of all experiments, one row each.
 import { useCrumbs } from "../../frame";
-import type { PageProps } from "../../route";
+import { RunTable } from "../../table";
 
-export default function Page({ params }: PageProps) {
+export default function Page() {
   useCrumbs({ label: "Runs" });
   return (
-    <div className="page">
-      <h1>
-        Runs {params.id}
-      </h1>
+    <div className="page table-page">
+      <RunTable kind="trials" />
     </div>
   );
 }

@@ -63,12 +63,15 @@ export function pagesOf(offsets: readonly number[], size: number): number[] {
 /**
  * By how many rows what is in sight has moved since, so that the page scrolls with it and nothing jumps.
  *
- * `before` and `after` tell the offset of rows by id; the first row in sight that is still there decides.
+ * `before` and `after` tell the offset of rows by id. Most rows in sight must have moved alike: when an order by a live
+ * metric shuffles a few, the rest stands still.
  */
 export function drift(before: readonly { id: number; offset: number }[], after: ReadonlyMap<number, number>): number {
+  const votes = new Map<number, number>();
   for (const { id, offset } of before) {
     const now = after.get(id);
-    if (now !== undefined) return now - offset;
+    if (now !== undefined) votes.set(now - offset, (votes.get(now - offset) ?? 0) + 1);
   }
-  return 0;
+  const [way, most] = [...votes].reduce((one, other) => (other[1] > one[1] ? other : one), [0, 0]);
+  return most * 2 > before.length ? way : 0;
 }

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { csv } from "./csv";
+import type { Column } from "../types";
+import { exported, heads } from "./export";
 import { share, tint } from "./heat";
 import { Layout, drift, pagesOf } from "./layout";
 import { added, between, most, nothing, toggled } from "./selection";
@@ -53,15 +54,26 @@ test("pages that hold the rows in sight are asked once", () => {
   expect(pagesOf([199, 200, 201, 0], 200)).toEqual([0, 1]);
 });
 
-test("rows that came above move what is in sight by as many", () => {
-  const seen = [{ id: 5, offset: 10 }, { id: 4, offset: 11 }];
-  expect(drift(seen, new Map([[5, 13], [4, 14]]))).toBe(3);
-  expect(drift(seen, new Map([[4, 10]]))).toBe(-1);
+test("rows that came above move what is in sight by as many; a few that changed places do not", () => {
+  const seen = [{ id: 5, offset: 10 }, { id: 4, offset: 11 }, { id: 3, offset: 12 }];
+  expect(drift(seen, new Map([[5, 13], [4, 14], [3, 15]]))).toBe(3);
+  expect(drift(seen, new Map([[4, 10], [3, 11]]))).toBe(-1);
+  expect(drift(seen, new Map([[5, 2], [4, 11], [3, 12]]))).toBe(0);
+  expect(drift(seen, new Map([[5, 2], [4, 30], [3, 12]]))).toBe(0);
   expect(drift(seen, new Map())).toBe(0);
 });
 
-test("CSV holds full values, quotes what needs it, and runs no formula in a spreadsheet", () => {
-  expect(csv(["name", "x"], [['a "b", c', 0.1234567], ["=cmd()", null], [["x", "y"], "-Infinity"], ["-1+2", true]])).toBe(
-    'name,x\r\n"a ""b"", c",0.1234567\r\n\'=cmd(),\r\n"x, y",-Infinity\r\n\'-1+2,true\r\n',
-  );
+const column = (key: string, title: string): Column => ({ key, title, section: "run", type: "text", operators: [], is_shown: true });
+
+test("all pages of rows go into one file, lists as text, and equal titles are told apart", async () => {
+  const steps: string[] = [];
+  const all = Array.from({ length: 1001 }, (_, id) => ({ id, cells: id ? [null, 0.5] : [["a", "b"], 0.125] }));
+  const text = await exported({
+    columns: [column("run.labels", "Labels"), column("metrics.a.loss.min", "loss")],
+    ask: async (offset, limit) => ({ total: 1001, rows: all.slice(offset, offset + limit) }) as never,
+    onProgress: (done, total) => steps.push(`${done}/${total}`),
+  });
+  expect(text.split("\n").slice(0, 3)).toEqual(["id,Labels,loss", '0,"a, b",0.125', "1,,0.5"]);
+  expect([text.split("\n").length, steps]).toEqual([1003, ["1000/1001", "1001/1001"]]);
+  expect(heads([column("hparams.lr", "lr"), column("metrics.training.lr.last", "lr"), column("run.id", "ID")])).toEqual(["hparams.lr", "metrics.training.lr.last", "ID"]);
 });
