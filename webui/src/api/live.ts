@@ -1,6 +1,7 @@
 // The stream of changes from the server. It reconnects by itself, rests while the tab is hidden, and after any gap asks
 // for everything on screen again, because changes in the gap were not heard.
 import { useEffect, useRef, useSyncExternalStore } from "react";
+import { api } from "./client";
 import type { Change } from "./invalidate";
 import { Invalidator } from "./invalidate";
 import { queries } from "./query";
@@ -46,6 +47,8 @@ function lost(): void {
   // After a refusal (503, a proxy's page) the browser does not try again by itself; after a cut it does.
   if (source?.readyState !== EventSource.CLOSED) return;
   failures += 1;
+  // A stream does not say why it was refused; any question does, and a 401 turns the page to the way in.
+  void api.get("/api/v1/about").catch(() => undefined);
   clearTimeout(timer);
   timer = setTimeout(connect, Math.min(longestWait, 500 * 2 ** failures));
 }

@@ -27,6 +27,8 @@ export function Dialog({ title, onClose, children, action, onAction, disabled, d
   useEffect(() => {
     const before = document.activeElement;
     if (!ref.current?.open) ref.current?.showModal();
+    // The first field; without one, the button that does nothing.
+    ref.current?.querySelector<HTMLElement>(".dialog-body :is(input, textarea, select):not(:disabled), .dialog-form > footer > .dismiss")?.focus();
     return () => (before instanceof HTMLElement ? before.focus() : undefined);
   }, []);
   const submit = async (event: FormEvent) => {
@@ -59,7 +61,7 @@ export function Dialog({ title, onClose, children, action, onAction, disabled, d
         {(action || footer) && (
           <footer>
             {footer}
-            <button type="button" onClick={() => ref.current?.close()}>
+            <button type="button" className="dismiss" onClick={() => ref.current?.close()}>
               {action ? "Cancel" : "Close"}
             </button>
             {action && (

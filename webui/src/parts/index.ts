@@ -11,7 +11,6 @@ export type { Item } from "./menu";
 export { Menu } from "./menu";
 export { Empty, ErrorNote, Skeleton } from "./notes";
 export { Chip, Tip } from "./small";
-export { Spark } from "./spark";
 export { Progress, State, isMoving, isOver, stateColour } from "./state";
 export type { Tab } from "./tabs";
 export { Tabs } from "./tabs";

@@ -4,7 +4,6 @@ import { expect, test, vi } from "vitest";
 import { useKeys } from "../frame/keys";
 import { news } from "./act";
 import { Markdown, safeAddress } from "./markdown";
-import { sparkPath } from "./spark";
 import { State, isMoving, isOver, stateColour } from "./state";
 
 vi.stubGlobal("IS_REACT_ACT_ENVIRONMENT", true);
@@ -34,11 +33,6 @@ test("news of several things say how many were done and why others were not", ()
 test("links in notes lead to the web or to mail, nowhere else", () => {
   const addresses = ["https://a.example", "mailto:a@b", "javascript:alert(1)", "data:text/html,x", " javascript:x", "//evil", "/trials/1"];
   expect(addresses.map(safeAddress)).toEqual(["https://a.example", "mailto:a@b", "", "", "", "", ""]);
-});
-
-test("a spark has gaps where values are not finite, and copes with a flat line", () => {
-  expect(sparkPath([0, 1, null, 1], 30, 10)).toBe("M0.0 10.0L10.0 0.0M30.0 0.0");
-  expect(sparkPath([2, 2], 10, 10)).toBe("M0.0 10.0L10.0 10.0");
 });
 
 test("keys work on the page, not in a field, not with a modifier, not below a dialog", async () => {

@@ -1,6 +1,7 @@
 // What runs now: how far it is, when it will be done, what it has reached.
+import { Sparkline } from "../../charts/small/Sparkline";
 import { duration, listed, plural } from "../../format";
-import { Command, Num, Progress, Spark, State, Time } from "../../parts";
+import { Command, Num, Progress, State, Time } from "../../parts";
 import { Link } from "../../route";
 import type { HomeAnswer } from ".";
 
@@ -42,7 +43,7 @@ function Card({ run }: { run: Run }) {
         )}
         {metric && <Num value={best} />}
       </div>
-      <Spark values={run.spark} label={`Course of ${metric ?? "the metric"}`} />
+      {run.spark.length > 1 && <Sparkline values={run.spark} name={metric ?? "metric"} width={96} />}
       <div className="home-facts muted num">
         {trialsIn(run)} · {plural(run.slots, "slot")} · started <Time at={run.start_time} />
       </div>

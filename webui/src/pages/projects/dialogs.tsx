@@ -31,7 +31,7 @@ function NameForm({ title, action, name = "", description = "", withDescription,
     <Dialog title={title} action={action} onClose={onClose} disabled={called.trim() === ""} onAction={() => save(called.trim(), about)}>
       <label className="field">
         Name
-        <input autoFocus maxLength={200} value={called} onChange={(event) => setCalled(event.target.value)} />
+        <input maxLength={200} value={called} onChange={(event) => setCalled(event.target.value)} />
       </label>
       {withDescription && (
         <label className="field">
@@ -99,7 +99,7 @@ export function MoveProject({ project, rooms, onClose }: MoveProps) {
       ) : (
         <label className="field">
           To workspace
-          <select autoFocus value={target} onChange={(event) => setTarget(Number(event.target.value))}>
+          <select value={target} onChange={(event) => setTarget(Number(event.target.value))}>
             {others.map((room) => (
               <option key={room.id} value={room.id}>
                 {room.name}

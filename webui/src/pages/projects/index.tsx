@@ -72,7 +72,7 @@ function Room({ workspace, locked, ask }: Shared & { workspace: Workspace }) {
       <header className="room-head">
         <h2 className="clip">{workspace.name}</h2>
         {workspace.archived && <Chip>archived</Chip>}
-        <span className="muted num">{plural(workspace.projects.length, "project")}</span>
+        <span className="phoneless muted num">{plural(workspace.projects.length, "project")}</span>
         <span className="grow" />
         <Tip text={locked}>
           <button type="button" disabled={Boolean(locked) || workspace.archived} onClick={() => ask({ kind: "new project", workspace })}>

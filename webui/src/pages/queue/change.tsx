@@ -30,7 +30,7 @@ export function ChangePlace({ job, onClose }: { job: Job; onClose: () => void })
     >
       <label className="field">
         Priority, 1 to 99; a smaller one gets slots first
-        <input inputMode="numeric" autoFocus value={priority} aria-invalid={wrongPriority} onChange={(event) => setPriority(event.target.value)} />
+        <input inputMode="numeric" value={priority} aria-invalid={wrongPriority} onChange={(event) => setPriority(event.target.value)} />
       </label>
       <label className="field">
         Most slots at once; empty for no limit

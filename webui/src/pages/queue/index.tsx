@@ -48,7 +48,7 @@ function JobRow({ job, locked, onChange }: { job: Job; locked: string; onChange:
         </Link>{" "}
         <span className="muted num">#{job.id}</span>
         <div className="phone-only muted num">
-          {place(job)} · {job.slots_used} of {plural(job.slots_asked, "slot")} · priority {job.priority}
+          {job.slots_used > 0 ? `${job.slots_used} of ${plural(job.slots_asked, "slot")}` : place(job)} · priority {job.priority}
         </div>
       </td>
       <td>

@@ -104,7 +104,7 @@ function Start({ onClose }: { onClose: () => void }) {
     >
       <label className="field">
         Experiments, by id: 7, 12
-        <input autoFocus value={experiments} aria-invalid={!wanted.experiments} onChange={(event) => setExperiments(event.target.value)} />
+        <input value={experiments} aria-invalid={!wanted.experiments} onChange={(event) => setExperiments(event.target.value)} />
       </label>
       <label className="field">
         Trials, by id
