@@ -1,11 +1,15 @@
 // What other rooms draw with. The charts of a search are in `charts/search`, to be imported lazily: they bring ECharts.
+export type { ShownTrial } from "./grid/looks";
+export { MetricChart } from "./grid/MetricChart";
+export { MetricGrid } from "./grid/MetricGrid";
 export type { LineChartProps, Pick } from "./line/LineChart";
 export { LineChart } from "./line/LineChart";
 export type { ChartSettings } from "./line/settings";
 export { ChartControls, useChartSettings } from "./line/settings";
 export { CrossHair, CrossHairContext } from "./line/together";
 export { useCurves } from "./line/useCurves";
-export { charts, seriesName } from "./logic/charts";
+export type { ChartOf } from "./logic/charts";
+export { charts, isProfiler, seriesName } from "./logic/charts";
 export type { Look } from "./logic/envelopes";
 export { toLine } from "./logic/envelopes";
 export type { Line, Place } from "./logic/lines";

@@ -19,7 +19,8 @@ import { Tooltip, placeText } from "./Tooltip";
 export interface Pick {
   trialId: number;
   step: number | undefined;
-  x: number;
+  /** Since the trial began. */
+  seconds: number | undefined;
 }
 
 export interface LineChartProps {
@@ -36,8 +37,8 @@ export interface LineChartProps {
   /** The trial that stands out, here and wherever else it is shown. */
   lit?: number | undefined;
   onLight?: (trialId: number | undefined) => void;
-  /** A click on the chart, for example to read the log of that moment. */
-  onPick?: (pick: Pick) => void;
+  /** What can be done with a point: a click holds the tooltip, which then has a button of this name. */
+  pick?: { label: string; onPick: (pick: Pick) => void };
   /** Why there is nothing to see. */
   empty?: string;
   height?: number;
@@ -56,6 +57,7 @@ function usePlot(view: View, props: LineChartProps, isShown: boolean) {
   const latest = useRef(props);
   latest.current = props;
   const [hover, setHover] = useState<Hover>();
+  const [held, setHeld] = useState<Hover>();
   const [followed, setFollowed] = useState<Row[]>();
   const hair = useCrossHair();
   const multi = useRef(false);
@@ -72,11 +74,11 @@ function usePlot(view: View, props: LineChartProps, isShown: boolean) {
         light(found);
         hair?.move(found?.x, made);
       },
-      onZoom: (span) => latest.current.onZoom?.(span),
-      onPick: ({ near, rows, x }) => {
-        const row = near ?? rows[0];
-        if (row) latest.current.onPick?.({ trialId: row.line.trialId, step: row.step, x });
+      onZoom: (span) => {
+        setHeld(undefined);
+        latest.current.onZoom?.(span);
       },
+      onPick: (found) => setHeld(latest.current.pick && found.rows.length ? found : undefined),
     });
     plot.current = made;
     const deaf = hair?.hear((x, source) => {
@@ -92,12 +94,13 @@ function usePlot(view: View, props: LineChartProps, isShown: boolean) {
       made.destroy();
       plot.current = undefined;
       setHover(undefined);
+      setHeld(undefined);
     };
     // A linear and a logarithmic scale are two plots; everything else is replaced in place.
   }, [view.isLog, isShown, hair]);
 
   useEffect(() => plot.current?.update(view), [view]);
-  return { host, plot, hover, followed };
+  return { host, plot, hover, held, release: () => setHeld(undefined), followed };
 }
 
 function whyEmpty(lines: readonly Line[], isLog: boolean, said: string): string | undefined {
@@ -120,13 +123,15 @@ export function LineChart(props: LineChartProps) {
     () => ({ lines: shown, place, smoothing, isLog, zoom, lit: stands, palette: { ...colors, font: "" } }),
     [shown, place, smoothing, isLog, zoom, stands, colors],
   );
-  const { host, plot, hover, followed } = usePlot(view, { ...props, onLight }, !empty);
+  const { host, plot, hover, held, release, followed } = usePlot(view, { ...props, onLight }, !empty);
   const [spoken, setSpoken] = useState("");
   const keys = (event: KeyboardEvent) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) {
       event.preventDefault();
       plot.current?.step(step);
+    } else if (event.key === "Enter") {
+      plot.current?.hold();
     } else if (event.key === "Escape" && zoom) {
       event.preventDefault();
       props.onZoom?.(undefined);
@@ -150,7 +155,7 @@ export function LineChart(props: LineChartProps) {
       table={() => <LinesTable lines={lines} place={place} />}
     >
       <div className="line-plot" ref={host} role="img" tabIndex={0} aria-label={summary(title, shown, place)} onKeyDown={keys} onBlur={() => setSpoken("")} />
-      {hover && <Tooltip hover={hover} place={place} />}
+      {(held ?? hover) && <Tooltip hover={(held ?? hover) as Hover} place={place} pick={held && props.pick} onRelease={release} />}
       <output className="visually-hidden">
         {spoken && hover ? `${placeText(hover.x, place)}: ${hover.rows.slice(0, 5).map((row) => `${row.line.name} ${row.value ?? row.odd ?? "no value"}`).join(", ")}` : ""}
       </output>

@@ -1,8 +1,10 @@
 // The values under the cross-hair: the highest first, the line nearest to the mouse marked.
+import { useEffect, useRef } from "react";
 import { count, duration, short } from "../../format";
 import type { Place } from "../logic/lines";
 import type { Row } from "./hover";
 import { around } from "./hover";
+import type { LineChartProps } from "./LineChart";
 import type { Hover } from "./plot";
 
 const most = 12;
@@ -27,15 +29,47 @@ export function detail(row: Row): string {
   return parts.join(" · ");
 }
 
-export function Tooltip({ hover, place }: { hover: Hover; place: Place }) {
+interface TooltipProps {
+  hover: Hover;
+  place: Place;
+  /** Set while the tooltip is held: what its button does. */
+  pick: LineChartProps["pick"] | undefined;
+  onRelease: () => void;
+}
+
+/** A tooltip that is held goes with Esc and with a press elsewhere. */
+function useRelease(isHeld: boolean, onRelease: () => void) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (!isHeld) return undefined;
+    box.current?.querySelector("button")?.focus();
+    const away = (event: PointerEvent) => !box.current?.contains(event.target as Node) && onRelease();
+    const keys = (event: KeyboardEvent) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      onRelease();
+    };
+    document.addEventListener("pointerdown", away);
+    document.addEventListener("keydown", keys, true);
+    return () => {
+      document.removeEventListener("pointerdown", away);
+      document.removeEventListener("keydown", keys, true);
+    };
+  }, [isHeld]);
+  return box;
+}
+
+export function Tooltip({ hover, place, pick, onRelease }: TooltipProps) {
+  const box = useRelease(pick !== undefined, onRelease);
   const shown = around(hover.rows, hover.near?.line.trialId, most);
   if (!shown.length) return null;
-  const x = (hover.near ?? shown[0])?.x ?? hover.x;
+  const row = hover.near ?? shown[0];
+  const x = row?.x ?? hover.x;
   const isLeft = hover.left > hover.width / 2;
   const across = isLeft ? { right: hover.width - hover.left + 14 } : { left: hover.left + 14 };
   const rest = hover.rows.length - shown.length;
   return (
-    <div className="chart-tip" style={{ ...across, top: Math.max(0, Math.min(hover.top - 20, 90)) }}>
+    <div ref={box} className={pick ? "chart-tip held" : "chart-tip"} style={{ ...across, top: Math.max(0, Math.min(hover.top - 20, 90)) }}>
       <div className="muted num">{placeText(x, place)}</div>
       <table>
         <tbody>
@@ -52,6 +86,11 @@ export function Tooltip({ hover, place }: { hover: Hover; place: Place }) {
         </tbody>
       </table>
       {rest > 0 && <div className="muted">and {rest} more</div>}
+      {pick && row && (
+        <button type="button" onClick={() => pick.onPick({ trialId: row.line.trialId, step: row.step, seconds: row.seconds })}>
+          {pick.label}
+        </button>
+      )}
     </div>
   );
 }

@@ -13,6 +13,7 @@ export interface Row {
   /** NaN or an infinity that was reported near here. */
   odd?: string | undefined;
   step: number | undefined;
+  seconds: number | undefined;
   x: number;
   isBest: boolean;
 }
@@ -35,7 +36,7 @@ export function rowsAt(
     const isBest = line.bestX !== undefined && Math.abs(line.bestX - x) <= slack;
     const value = line.ys[at] ?? null;
     return [
-      { line, x: own, value, smoothed: smoothed.get(line.id)?.[at], low: line.lows?.[at], high: line.highs?.[at], odd, step: line.steps[at], isBest },
+      { line, x: own, value, smoothed: smoothed.get(line.id)?.[at], low: line.lows?.[at], high: line.highs?.[at], odd, step: line.steps[at], seconds: line.seconds?.[at] ?? undefined, isBest },
     ];
   });
   const key = (row: Row) => row.smoothed ?? row.value ?? -Infinity;

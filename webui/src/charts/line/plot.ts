@@ -105,6 +105,12 @@ export class LinePlot {
     this.plot.setCursor({ left: this.plot.valToPos(next, "x"), top: 10 }, true);
   }
 
+  /** Do what a click at the cross-hair does. */
+  hold(): void {
+    const hover = this.hover();
+    if (hover) this.hearers.onPick(hover);
+  }
+
   get canvas(): HTMLCanvasElement {
     return this.plot.ctx.canvas;
   }

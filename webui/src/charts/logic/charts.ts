@@ -25,10 +25,26 @@ export function charts(series: readonly Series[], metric: string | null | undefi
 
 const compare = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0);
 
-export const isProfiler = (group: string): boolean => !usual.includes(group) && /^(system|profil|gpu|cpu|memory|disk|network)/i.test(group);
+/** Groups that the profiler writes: the machine, not the model. */
+export const isProfiler = (group: string): boolean => ["gpu", "cpu", "memory", "disk", "network"].includes(group);
+
+/** Batches and epochs that are reported beside metrics: they are places, their curves are diagonals. */
+export const isPlace = (name: string): boolean => ["batches", "epochs", "epoch"].includes(name);
 
 /** What a series is called in a legend: its group, and its name where the chart holds several of that group. */
 export function seriesName(one: Series, all: readonly Series[]): string {
   const alone = all.filter((other) => other.group === one.group).length === 1;
   return alone ? one.group : `${one.group} ${one.name}`;
+}
+
+/** Charts whose name fits a regular expression; one that is none yet (still being typed) is looked for as it is. */
+export function namesLike(all: readonly ChartOf[], text: string): { shown: readonly ChartOf[]; problem?: string } {
+  if (!text.trim()) return { shown: all };
+  try {
+    const wanted = new RegExp(text.trim(), "i");
+    return { shown: all.filter((chart) => wanted.test(chart.name)) };
+  } catch (error) {
+    const plain = text.trim().toLowerCase();
+    return { shown: all.filter((chart) => chart.name.toLowerCase().includes(plain)), problem: (error as Error).message };
+  }
 }

@@ -53,6 +53,7 @@ export function toLine(curve: Envelope, look: Look, place: Place): Line {
     lows: isBucketed ? pick(curve.min) : undefined,
     highs: isBucketed ? pick(curve.max) : undefined,
     steps: pick(curve.ends),
+    seconds: pick(curve.seconds),
     odd,
     bestX,
     shown: curve.shown,

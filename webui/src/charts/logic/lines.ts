@@ -24,6 +24,8 @@ export interface Line {
   lows?: readonly (number | null)[] | undefined;
   highs?: readonly (number | null)[] | undefined;
   steps: readonly number[];
+  /** Since the trial began. */
+  seconds?: readonly (number | null)[] | undefined;
   odd: readonly Odd[];
   /** Where the best checkpoint lies. */
   bestX?: number | undefined;

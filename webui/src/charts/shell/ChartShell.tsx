@@ -11,6 +11,9 @@ import type { Swatch } from "./save";
 import { saveCsv, savePng } from "./save";
 import "./shell.css";
 
+/** As `empty`, while the first answer is on its way. */
+export const loading = "Loading …";
+
 interface ChartShellProps {
   /** Names the chart in links; unique on its page. */
   id: string;
@@ -88,7 +91,7 @@ export function ChartShell(props: ChartShellProps) {
           <Menu label={<Icon name="more" size={14} />} name={`Save or link ${title}`} items={items} align="right" className="plain" />
         </div>
       </figcaption>
-      <div className="chart-body">{empty ? <p className="chart-empty muted">{empty}</p> : isTable && table ? <div className="chart-table">{table()}</div> : children}</div>
+      <div className="chart-body">{empty ? <p className={empty === loading ? "chart-empty is-loading muted" : "chart-empty muted"}>{empty}</p> : isTable && table ? <div className="chart-table">{table()}</div> : children}</div>
       {(note || unit) && (
         <div className="chart-foot muted num">
           <span className="clip">{note}</span>
