@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Form, Row } from "./form";
-import { asKind, flat, read, readValues, rowsOf } from "./form";
+import { asKind, flat, formOf, read, readValues, rowsOf } from "./form";
 
 const form = (rows: Row[], more: Partial<Form> = {}): Form => ({
   searcher: "random",
@@ -81,4 +81,26 @@ test("a grid needs counts and no number of trials", () => {
   const { asked } = read(form([{ ...lr, count: "3" }], { searcher: "grid", maxTrials: "" }));
   expect(asked).toMatchObject({ searcher: "grid", ranges: [{ count: 3 }] });
   expect(asked).not.toHaveProperty("max_trials");
+});
+
+test("what the server knows becomes a form, and the form says it again", () => {
+  const start = {
+    searcher: "adaptive_asha" as const,
+    metric: "loss",
+    smaller_is_better: false,
+    max_trials: 8,
+    max_time: 500,
+    time_metric: "epochs",
+    name: "again",
+    ranges: [
+      { name: "lr", type: "log" as const, minval: -4, maxval: -1, base: 10 },
+      { name: "act", type: "categorical" as const, vals: ["relu", "16", [1, 2], null] },
+      { name: "batch", type: "const" as const, val: 32 },
+      { name: "units", type: "int" as const, minval: 8, maxval: 64, count: 3 },
+    ],
+  };
+  const { asked, problems } = read(formOf(start));
+  expect(problems).toEqual({});
+  expect(asked?.ranges).toEqual([start.ranges[1], start.ranges[2], start.ranges[0], start.ranges[3]]);
+  expect(asked).toMatchObject({ ...start, ranges: expect.anything() });
 });

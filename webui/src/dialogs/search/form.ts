@@ -33,23 +33,23 @@ export interface Range {
   name: string;
   type: Kind;
   val?: Json;
-  minval?: number;
-  maxval?: number;
-  base?: number;
-  count?: number;
-  vals?: Json[];
+  minval?: number | null;
+  maxval?: number | null;
+  base?: number | null;
+  count?: number | null;
+  vals?: Json[] | null;
 }
 
 /** The body of POST search-config. */
 export interface Asked {
   searcher: Searcher;
-  metric?: string;
-  smaller_is_better?: boolean;
-  max_trials?: number;
-  max_time?: number;
-  time_metric?: string;
-  max_concurrent_trials?: number;
-  name?: string;
+  metric?: string | null;
+  smaller_is_better?: boolean | null;
+  max_trials?: number | null;
+  max_time?: number | null;
+  time_metric?: string | null;
+  max_concurrent_trials?: number | null;
+  name?: string | null;
   ranges: Range[];
 }
 
@@ -71,6 +71,30 @@ const isGroup = (value: Json): value is Record<string, Json> =>
 
 export function rowsOf(hparams: Record<string, Json>): Row[] {
   return flat(hparams).map(([name, value]) => ({ name, kind: "const", value, min: "", max: "", base: "10", count: "", values: "" }));
+}
+
+const written = (value: Json): string => (value === undefined || value === null ? "" : String(value));
+
+/** A row of what the server knows of a hyperparameter. */
+export function rowOf(range: Range): Row {
+  const { name, type: kind, val: value } = range;
+  const values = range.vals ? listed(range.vals) : "";
+  return { name, kind, value, min: written(range.minval), max: written(range.maxval), base: written(range.base) || "10", count: written(range.count), values };
+}
+
+/** The form that a dialog begins with. */
+export function formOf(start: Asked): Form {
+  return {
+    searcher: start.searcher,
+    metric: start.metric ?? "",
+    smallerIsBetter: start.smaller_is_better ?? true,
+    maxTrials: written(start.max_trials) || "16",
+    maxTime: written(start.max_time),
+    timeMetric: start.time_metric ?? "",
+    maxConcurrent: written(start.max_concurrent_trials),
+    name: start.name ?? "",
+    rows: start.ranges.map(rowOf).sort((a, b) => a.name.localeCompare(b.name, "en")),
+  };
 }
 
 /** The row as another kind, with a range suggested around the value it has now; what was typed stays. */
@@ -101,8 +125,14 @@ function suggested(kind: Kind, value: number | undefined): [string, string] {
 const neat = (value: number): number => Number(value.toPrecision(4));
 
 function suggestedValues(value: Json): string {
-  if (typeof value === "boolean") return "true, false";
-  return Array.isArray(value) ? `[${JSON.stringify(value)}]` : typeof value === "string" ? quoted(value) : JSON.stringify(value);
+  if (value === undefined) return "";
+  return typeof value === "boolean" ? "true, false" : listed([value]);
+}
+
+/** A list as `readValues` reads it back. */
+function listed(values: readonly Json[]): string {
+  if (values.some((value) => typeof value === "object" && value !== null)) return JSON.stringify(values);
+  return values.map((value) => (typeof value === "string" ? quoted(value) : JSON.stringify(value))).join(", ");
 }
 
 // A text that would be read as something else, or cut at its comma, is written with quotes.
@@ -166,10 +196,8 @@ function range(row: Row, searcher: Searcher, problems: Record<string, string>): 
     return { ...named, vals };
   }
   const made: Range = { ...named, minval: bound(row, "min", problems), maxval: bound(row, "max", problems) };
-  const { minval = 0, maxval = 0 } = made;
-  if (!problems[`${row.name}.min`] && !problems[`${row.name}.max`] && minval >= maxval) {
-    problems[`${row.name}.max`] = `Has to be more than ${minval}.`;
-  }
+  const isRead = !problems[`${row.name}.min`] && !problems[`${row.name}.max`];
+  if (isRead && Number(row.min) >= Number(row.max)) problems[`${row.name}.max`] = `Has to be more than ${row.min.trim()}.`;
   if (row.kind === "log") made.base = positive(row, problems);
   if (row.count.trim() || needs.count(searcher)) made.count = whole(row.count, `${row.name}.count`, "A grid needs to know how many points to try, for example 5.", problems);
   return made;

@@ -1,5 +1,6 @@
 // A value of any kind in one line: numbers short, text as it is, the rest as JSON. The whole value is on hover.
 import { Num } from "../../parts";
+import "./shared.css";
 
 export function asText(value: unknown): string {
   return typeof value === "string" ? value : (JSON.stringify(value) ?? "");

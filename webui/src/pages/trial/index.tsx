@@ -1,13 +1,65 @@
-import { useCrumbs } from "../../frame";
+// One trial: its header, and its tabs.
+import { ThingHeader, useCrumbs } from "../../frame";
+import { ErrorNote, Num, Skeleton, Time } from "../../parts";
+import { count, plural } from "../../format";
 import type { PageProps } from "../../route";
+import { Link } from "../../route";
+import { TrialActions } from "./TrialActions";
+import { TrialTabs, trialTabs } from "./TrialTabs";
+import type { Trial } from "./useTrial";
+import { useTrial } from "./useTrial";
+import "./trial.css";
 
-export default function Page({ params }: PageProps) {
-  useCrumbs({ label: "Trial" });
+export default function TrialPage({ params }: PageProps) {
+  const id = Number(params.id);
+  const { data: trial, error, refetch } = useTrial(id);
+  const experiment = trial ? { label: trial.experiment, to: `/experiments/${trial.experiment_id}` } : undefined;
+  useCrumbs({ label: "Experiments", to: "/experiments" }, ...(experiment ? [experiment] : []), { label: `Trial ${id}` });
+  if (!trial) return <div className="page">{error ? <ErrorNote error={error} retry={refetch} /> : <Skeleton lines={8} />}</div>;
+  const tab = params.tab ?? "overview";
   return (
-    <div className="page">
-      <h1>
-        Trial {params.id}
-      </h1>
+    <div className="page trial">
+      <ThingHeader
+        title={`Trial ${id}`}
+        state={trial.state}
+        reason={trial.state_reason}
+        progress={trial.progress}
+        facts={<Facts trial={trial} />}
+        actions={<TrialActions trial={trial} />}
+        aside={<Aside trial={trial} />}
+        tabs={trialTabs}
+        current={tab}
+        to={(key) => (key === "overview" ? `/trials/${id}` : `/trials/${id}/${key}`)}
+      />
+      {trial.state_reason && <p className={trial.state === "ERROR" ? "reason bad" : "reason"}>{trial.state_reason}</p>}
+      <TrialTabs trialId={id} tab={tab} />
     </div>
+  );
+}
+
+function Facts({ trial }: { trial: Trial }) {
+  return (
+    <>
+      <span className="num">{plural(trial.total_batches, "batch", "batches")}</span>
+      {trial.best_metric !== null && (
+        <span className="clip" title={trial.searcher_metric ?? ""}>
+          best {trial.searcher_metric} <Num value={trial.best_metric} />
+        </span>
+      )}
+    </>
+  );
+}
+
+function Aside({ trial }: { trial: Trial }) {
+  return (
+    <>
+      of{" "}
+      <Link className="clip trial-of" to={`/experiments/${trial.experiment_id}`}>
+        {trial.experiment}
+      </Link>{" "}
+      · started <Time at={trial.start_time} />
+      {trial.attempts.length > 1 && ` · attempt ${count(trial.attempts.length)}`}
+      {trial.restarts > 0 && ` · ${plural(trial.restarts, "restart")}`}
+    </>
   );
 }

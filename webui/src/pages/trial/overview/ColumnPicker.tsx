@@ -1,0 +1,30 @@
+// Which metrics are columns of the table of reports.
+import { Icon } from "../../../parts";
+
+interface ColumnPickerProps {
+  all: { key: string; group: string; name: string }[];
+  chosen: string[];
+  onChoose: (chosen: string[]) => void;
+}
+
+export function ColumnPicker({ all, chosen, onChoose }: ColumnPickerProps) {
+  if (all.length < 2) return null;
+  const toggle = (key: string) => onChoose(chosen.includes(key) ? chosen.filter((one) => one !== key) : [...chosen, key]);
+  return (
+    <details className="picker">
+      <summary className="button">
+        <Icon name="columns" /> Metrics
+      </summary>
+      <div className="picker-list">
+        {all.map((metric) => (
+          <label key={metric.key} className="row" title={`${metric.group}: ${metric.name}`}>
+            <input type="checkbox" checked={chosen.includes(metric.key)} onChange={() => toggle(metric.key)} />
+            <span className="clip">
+              {metric.name} <span className="muted">{metric.group}</span>
+            </span>
+          </label>
+        ))}
+      </div>
+    </details>
+  );
+}
