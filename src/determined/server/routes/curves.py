@@ -19,7 +19,7 @@ from determined.server.answers.curves import Curves, Envelope, OddPoint, SeriesA
 from determined.server.depends import StoreSession
 from determined.server.reading.asked import numbers, series_names
 from determined.server.rules import READS
-from determined.store.metrics.drawn import Drawn
+from determined.store.metrics.drawn import Drawn, Range
 
 router = APIRouter(tags=["curves"])
 
@@ -67,7 +67,7 @@ def curves(
     """Return the envelope of each series (`group:name`) of each trial, between two steps."""
     ids, wanted = numbers("trials", trials), series_names(series)
     with session.read() as conn:
-        found = store.metrics.drawn.draw(conn, ids, wanted, first=first, last=last, buckets=buckets)
+        found = store.metrics.drawn.draw(conn, ids, wanted, Range(first, last, buckets))
     return Curves.model_construct(curves=[_envelope(each) for each in found])
 
 

@@ -10,14 +10,14 @@ import dataclasses
 import datetime
 import itertools
 import math
-import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from determined.store import values
-from determined.store.metrics.rollups import Cell, Envelope, Points, Rollup, join, real, width
+from determined.store.metrics.buckets import of_cells, of_points
+from determined.store.metrics.rollups import Cell, Envelope, Points, Rollup, real, width
 from determined.store.metrics.series import CELL_COLUMNS, PAGE, mentions
 from determined.store.schema import metric_cells, metric_series, metrics
 
@@ -72,53 +72,21 @@ def envelope(
     """
     series = _series(conn, trial_id, group, name)
     if series is None:
-        return _columns([])
+        return of_points([], buckets)
     low, high = first or 0, series.last_steps if last is None else min(last, series.last_steps)
-    there = _points_between(conn, series, low, high)
+    there = points_between(conn, series, low, high)
     if there <= EXACT * buckets:
         numbers = _numbers(conn, trial_id, group, name, first, last)
-        pieces = _even([(row.steps, value, row.window_batches) for row, value in numbers])
-    else:
-        level = 0
-        while width(level + 1) * buckets <= 2 * there:  # half as many buckets will do, for a quarter of the reading
-            level += 1
-        pieces = _pieces(conn, series, level, low, high)
-    count = min(max(buckets, 1), len(pieces))
-    ends = [number * len(pieces) // count for number in range(count + 1)] if count else []
-    whole = (join(pieces[start:end]) for start, end in itertools.pairwise(ends))
-    return _columns([cell for cell in whole if cell is not None])
+        return of_points([(row.steps, value, row.window_batches) for row, value in numbers], buckets)
+    return of_cells(cells_between(conn, series, level_of(there, buckets), low, high), buckets)
 
 
-def _even(points: Sequence[tuple[int, float, int | None]]) -> list[Cell]:
-    """Return a cell for each point; averages of few batches are first joined, to be of about as many as the others.
-
-    Windows end at validations and checkpoints too, so that one of 100 batches may be followed by one of 5: drawn as it
-    is, the second one is noise that looks like a jump.
-    """
-    windows = [window for _, _, window in points if window]
-    typical = statistics.median_low(windows) if windows else 0
-    cells: list[Cell] = []
-    small: list[tuple[int, float, int]] = []  # averages of few batches, waiting for more
-
-    def average() -> Cell:
-        cell = Cell.of(small)
-        mean = 0.0 if cell.mean is None else cell.mean
-        batches = sum(batches for *_, batches in small)
-        small.clear()
-        return Cell.of([(cell.last_steps, mean, batches)])
-
-    for steps, value, window in points:
-        if not window or not math.isfinite(value):
-            cells += [average()] if small else []
-            cells.append(Cell.of([(steps, value, window or 1)]))
-            continue
-        small.append((steps, value, window))
-        if 2 * sum(batches for *_, batches in small) >= typical:
-            cells.append(average())
-    if small and cells and cells[-1].weight is not None and cells[-1].mean is not None:
-        last = cells.pop()
-        small.insert(0, (last.last_steps, last.mean or 0.0, last.weight or 1))
-    return cells + ([average()] if small else [])
+def level_of(there: int, buckets: int) -> int:
+    """Return the level of the cells that show so many points: half as many as buckets will do, for less reading."""
+    level = 0
+    while width(level + 1) * buckets <= 2 * there:
+        level += 1
+    return level
 
 
 def chart(
@@ -247,8 +215,10 @@ def _series(conn: sa.Connection, trial_id: int, group: str, name: str) -> sa.Row
     ).first()
 
 
-def _points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: int) -> int:
+def points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: int) -> int:
     """Return about how many points lie between two steps: exact but for the cells at the ends."""
+    if low <= 0 and high >= series.last_steps:
+        return int(series.points)
     cell = sa.select(metric_cells.c.cell).where(metric_cells.c.series_id == series.id, metric_cells.c.level == 0)
     newest_first = cell.order_by(metric_cells.c.first_steps.desc()).limit(1)
     start = (conn.scalar(newest_first.where(metric_cells.c.first_steps <= low)) or 0) * width(0)
@@ -256,27 +226,21 @@ def _points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: in
     return int(series.points if after is None else after * width(0)) - int(start)
 
 
-def _pieces(conn: sa.Connection, series: sa.Row[Any], level: int, low: int, high: int) -> list[Cell]:
+_HERE = (metric_cells.c.series_id == sa.bindparam("series"), metric_cells.c.level == sa.bindparam("level"))
+_BEGIN = sa.select(sa.func.max(metric_cells.c.first_steps)).where(
+    *_HERE, metric_cells.c.first_steps <= sa.bindparam("low")
+)
+_CELLS = (
+    sa.select(*(metric_cells.c[name] for name in CELL_COLUMNS))
+    .where(*_HERE, metric_cells.c.first_steps.between(sa.bindparam("low"), sa.bindparam("high")))
+    .order_by(metric_cells.c.first_steps)
+)
+
+
+def cells_between(conn: sa.Connection, series: sa.Row[Any], level: int, low: int, high: int) -> list[Cell]:
     """Return the full cells of a level that overlap a range, and what follows the last of them."""
-    here = (metric_cells.c.series_id == series.id, metric_cells.c.level == level)
-    begin = conn.scalar(
-        sa.select(sa.func.max(metric_cells.c.first_steps)).where(*here, metric_cells.c.first_steps <= low)
-    )
-    query = sa.select(*(metric_cells.c[name] for name in CELL_COLUMNS)).where(
-        *here, metric_cells.c.first_steps >= (begin or 0), metric_cells.c.first_steps <= high
-    )
-    cells = [Cell(*row) for row in conn.execute(query.order_by(metric_cells.c.first_steps))]
+    place = {"series": series.id, "level": level, "low": low, "high": high}
+    begin = conn.scalar(_BEGIN, place) if low > 0 else 0
+    cells = [Cell(*row) for row in conn.execute(_CELLS, place | {"low": begin or 0})]
     cells += Rollup.load(series.rollup).tail(level)
     return [cell for cell in cells if cell.last_steps >= low and cell.first_steps <= high]
-
-
-def _columns(cells: Sequence[Cell]) -> Envelope:
-    return Envelope(
-        steps=[cell.first_steps for cell in cells],
-        ends=[cell.last_steps for cell in cells],
-        count=[cell.count for cell in cells],
-        min=[cell.min for cell in cells],
-        mean=[cell.mean for cell in cells],
-        max=[cell.max for cell in cells],
-        odd=[cell.odd for cell in cells],
-    )

@@ -1,20 +1,36 @@
-"""Curves as charts draw them: in buckets over steps, epochs and seconds, with the points that are no numbers."""
+"""Curves as charts draw them: in buckets over steps, epochs and seconds, with the points that are no numbers.
+
+Many curves are read with few questions: one for all that are short, two or three for each that is long.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
-from determined.store import values
-from determined.store.metrics.curves import envelope
-from determined.store.metrics.rollups import Envelope, real
-from determined.store.schema import metric_series, metrics, trials
+from determined.store import rows, values
+from determined.store.metrics.buckets import of_cells, of_points
+from determined.store.metrics.curves import EXACT, cells_between, level_of, points_between
+from determined.store.metrics.rollups import Envelope, Rollup, real, width
+from determined.store.metrics.series import mentions
+from determined.store.schema import Moment, metric_cells, metric_series, metrics, trials
 
 MOST_ODD = 100
+MOST_BUCKETS = 40_000  # of all curves together
+LEAST_BUCKETS = 100  # of each
+MOST_POINTS = 80_000  # that are read one by one, of all curves together
+MOST_RANGES = 20  # in which points that are no numbers are looked for
+
+EPOCHS = ("epochs", "epoch")  # what the count of epochs is called in a report, the first that is there
+
+_scan = json.JSONDecoder().raw_decode
+_moment = Moment().process_result_value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,64 +48,221 @@ class Drawn:
     total: int  # of the whole curve
 
 
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What is asked for: between these steps, both included, in so many buckets or fewer."""
+
+    first: int | None = None
+    last: int | None = None
+    buckets: int = 1000
+
+    def shared(self, curves: int) -> Range:
+        """Return what each of so many curves gets, so that all together stay within bounds."""
+        fair = max(MOST_BUCKETS // max(curves, 1), LEAST_BUCKETS)
+        return dataclasses.replace(self, buckets=max(min(self.buckets, fair), 1))
+
+
 def draw(
     conn: sa.Connection,
     trial_ids: Sequence[int],
     wanted: Sequence[tuple[str, str]],
-    *,
-    first: int | None = None,
-    last: int | None = None,
-    buckets: int = 1000,
+    asked: Range | None = None,
 ) -> list[Drawn]:
-    """Return the curves that there are of some metrics (group and name) of some trials."""
-    started = {
-        row.id: row.start_time
-        for row in conn.execute(sa.select(trials.c.id, trials.c.start_time).where(trials.c.id.in_(list(trial_ids))))
-    }
+    """Return the curves that there are of some metrics (group and name) of some trials, by metric, then by trial.
+
+    Example::
+
+        loss, accuracy = draw(conn, [7], [("training", "loss"), ("validation", "accuracy")], Range(buckets=200))
+    """
+    found = _series(conn, trial_ids, wanted)
+    share = (asked or Range()).shared(len(found))
+    most = min(EXACT * share.buckets, MOST_POINTS // max(len(found), 1))
+    started = _started(conn, trial_ids)
+    with_epochs = _with_epochs(conn, trial_ids) if found else set()
+    drawn: dict[tuple[int, str, str], Drawn] = {}
+    short: dict[tuple[str, str], list[sa.Row[Any]]] = {}
+    for row in found:
+        low, high = _ends(row, share)
+        there = points_between(conn, row, low, high)
+        if there <= most or there < width(0):
+            short.setdefault((row.metric_group, row.name), []).append(row)
+            continue
+        has_epochs = (row.trial_id, row.metric_group) in with_epochs
+        curve = _long(conn, row, share, there, started[row.trial_id], has_epochs=has_epochs)
+        drawn[row.trial_id, row.metric_group, row.name] = curve
+    for some in short.values():
+        for curve in _short(conn, some, share, started):
+            drawn[curve.trial_id, curve.group, curve.name] = curve
+    order = ((trial_id, group, name) for group, name in wanted for trial_id in trial_ids)
+    return [drawn[place] for place in order if place in drawn]
+
+
+def _series(conn: sa.Connection, trial_ids: Sequence[int], wanted: Sequence[tuple[str, str]]) -> Sequence[sa.Row[Any]]:
     column = metric_series.c
-    query = sa.select(column.trial_id, column.metric_group, column.name, column.points).where(
-        column.trial_id.in_(list(trial_ids)), sa.tuple_(column.metric_group, column.name).in_(list(wanted))
+    named = sa.tuple_(column.metric_group, column.name).in_(list(wanted))
+    columns = [column[name] for name in ("id", "trial_id", "metric_group", "name", "points", "last_steps", "rollup")]
+    query = sa.select(*columns).where(column.trial_id.in_(list(trial_ids)), named, column.points > 0)
+    return conn.execute(query).all()
+
+
+def _started(conn: sa.Connection, trial_ids: Sequence[int]) -> dict[int, datetime.datetime]:
+    query = sa.select(trials.c.id, trials.c.start_time).where(trials.c.id.in_(list(trial_ids)))
+    return {row.id: row.start_time for row in conn.execute(query)}
+
+
+def _with_epochs(conn: sa.Connection, trial_ids: Sequence[int]) -> set[tuple[int, str]]:
+    """Return the trials and groups in which epochs were counted."""
+    column = metric_series.c
+    query = sa.select(column.trial_id, column.metric_group).where(
+        column.trial_id.in_(list(trial_ids)), column.name.in_(EPOCHS)
     )
-    found = {(row.trial_id, row.metric_group, row.name): row.points for row in conn.execute(query)}
-    return [
-        _drawn(conn, trial_id, group, name, found[trial_id, group, name], started[trial_id], first, last, buckets)
-        for group, name in wanted
-        for trial_id in trial_ids
-        if found.get((trial_id, group, name))
-    ]
+    return {(row.trial_id, row.metric_group) for row in conn.execute(query)}
 
 
-def _drawn(
+def _ends(series: sa.Row[Any], asked: Range) -> tuple[int, int]:
+    return asked.first or 0, series.last_steps if asked.last is None else min(asked.last, series.last_steps)
+
+
+# Long curves: roll-ups, and the reports at the ends of the buckets.
+
+
+def _long(
     conn: sa.Connection,
-    trial_id: int,
-    group: str,
-    name: str,
-    total: int,
+    series: sa.Row[Any],
+    asked: Range,
+    there: int,
     started: datetime.datetime,
-    first: int | None,
-    last: int | None,
-    buckets: int,
+    *,
+    has_epochs: bool,
 ) -> Drawn:
-    found = envelope(conn, trial_id, group, name, first=first, last=last, buckets=buckets)
-    at = _places(conn, trial_id, group, found.ends)
-    epochs = [at[end][0] if end in at else None for end in found.ends]
-    seconds = [(at[end][1] - started).total_seconds() if end in at else None for end in found.ends]
-    odd = [(end, math.nan) for end, count in zip(found.ends, found.odd, strict=True) if count][:MOST_ODD]
+    low, high = _ends(series, asked)
+    found = of_cells(cells_between(conn, series, level_of(there, asked.buckets), low, high), asked.buckets)
+    at = _reports_at(conn, series, found.ends, has_epochs=has_epochs)
+    epochs = [at[end][1] if end in at else None for end in found.ends]
+    seconds = [_since(started, at[end][0]) if end in at else None for end in found.ends]
+    odd = _odd(conn, series, found) if any(found.odd) else []
     points = sum(found.count) + sum(found.odd)
-    return Drawn(trial_id, group, name, found, epochs, seconds, odd, points, total)
+    place = (series.trial_id, series.metric_group, series.name)
+    return Drawn(*place, found, epochs, seconds, odd, points, series.points)
 
 
-def _places(
-    conn: sa.Connection, trial_id: int, group: str, steps: Sequence[int]
-) -> dict[int, tuple[float | None, datetime.datetime]]:
-    query = sa.select(metrics.c.steps, metrics.c.report_time, metrics.c.body).where(
-        metrics.c.trial_id == trial_id,
-        metrics.c.metric_group == group,
-        metrics.c.archived == sa.false(),
-        metrics.c.steps.in_(list(steps)),
+def _reports_at(
+    conn: sa.Connection, series: sa.Row[Any], steps: Sequence[int], *, has_epochs: bool
+) -> dict[int, tuple[Any, float | None]]:
+    """Return time and epochs of the reports at these steps."""
+    columns = [metrics.c.steps, _RAW_TIME, *([metrics.c.body] if has_epochs else [])]
+    query = sa.select(*columns).where(*_visible(series), rows.among(conn, metrics.c.steps, steps))
+    return {row[0]: (row[1], _epochs(_body(row[2])) if has_epochs else None) for row in conn.execute(query)}
+
+
+def _odd(conn: sa.Connection, series: sa.Row[Any], found: Envelope) -> list[tuple[int, float]]:
+    """Return the first points that are NaN or infinite: the smallest cells that have some say where to look."""
+    marks: list[tuple[int, float]] = []
+    for low, high in _runs(found)[:MOST_RANGES]:
+        place = {"series": series.id, "low": low, "high": high, "most": MOST_ODD - len(marks)}
+        cells = [(row.first_steps, row.last_steps) for row in conn.execute(_ODD_CELLS, place)]
+        tail = [(cell.first_steps, cell.last_steps) for cell in Rollup.load(series.rollup).tail(0) if cell.odd]
+        for begin, end in [*cells, *(each for each in tail if low <= each[0] <= high)]:
+            query = sa.select(metrics.c.steps, metrics.c.body).where(
+                *_visible(series), metrics.c.steps.between(begin, end)
+            )
+            for steps, body in conn.execute(query.order_by(metrics.c.steps)):
+                value = real(values.load(body).get(series.name))
+                if value is not None and not math.isfinite(value):
+                    marks.append((steps, value))
+        if len(marks) >= MOST_ODD:
+            break
+    return marks[:MOST_ODD]
+
+
+_ODD_CELLS = (
+    sa.select(metric_cells.c.first_steps, metric_cells.c.last_steps)
+    .where(metric_cells.c.series_id == sa.bindparam("series"), metric_cells.c.level == 0, metric_cells.c.odd > 0)
+    .where(metric_cells.c.first_steps.between(sa.bindparam("low"), sa.bindparam("high")))
+    .order_by(metric_cells.c.first_steps)
+    .limit(sa.bindparam("most"))
+)
+
+
+def _runs(found: Envelope) -> list[tuple[int, int]]:
+    """Return first and last step of each run of neighbouring buckets with odd points."""
+    runs: list[tuple[int, int]] = []
+    was_odd = False
+    for begin, end, count in zip(found.steps, found.ends, found.odd, strict=True):
+        if count:
+            runs[-1:] = [(runs[-1][0], end)] if was_odd else [*runs[-1:], (begin, end)]
+        was_odd = bool(count)
+    return runs
+
+
+# Short curves: their reports.
+
+
+def _short(
+    conn: sa.Connection, series: Sequence[sa.Row[Any]], asked: Range, started: dict[int, datetime.datetime]
+) -> Iterator[Drawn]:
+    """Yield the same metric of several trials."""
+    read: dict[int, list[tuple[int, float, int | None, Any, float | None]]] = {row.trial_id: [] for row in series}
+    for trial_id, steps, body, window, time in _reports(conn, series, asked):
+        found = _body(body)
+        if (value := real(found.get(series[0].name))) is not None:
+            read[trial_id].append((steps, value, window, time, _epochs(found)))
+    for row in series:
+        points = read[row.trial_id]
+        envelope = of_points([point[:3] for point in points], asked.buckets)
+        at = {point[0]: point for point in points}
+        yield Drawn(
+            row.trial_id,
+            row.metric_group,
+            row.name,
+            envelope,
+            [at[end][4] for end in envelope.ends],
+            [_since(started[row.trial_id], at[end][3]) for end in envelope.ends],
+            [(point[0], point[1]) for point in points if not math.isfinite(point[1])][:MOST_ODD],
+            len(points),
+            row.points,
+        )
+
+
+def _reports(conn: sa.Connection, series: Sequence[sa.Row[Any]], asked: Range) -> Iterable[Any]:
+    column = metrics.c
+    query = sa.select(column.trial_id, column.steps, column.body, column.window_batches, _RAW_TIME).where(
+        column.trial_id.in_([row.trial_id for row in series]),
+        column.metric_group == series[0].metric_group,
+        column.archived == sa.false(),
+        column.steps >= (asked.first or 0),
+        mentions(conn, series[0].name),
     )
-    found = {}
-    for row in conn.execute(query):
-        body = values.load(row.body)
-        found[row.steps] = (real(body.get("epochs", body.get("epoch"))), row.report_time)
+    if asked.last is not None:
+        query = query.where(column.steps <= asked.last)
+    return conn.execute(query.order_by(column.trial_id, column.steps))
+
+
+# What a row says.
+
+_RAW_TIME = sa.type_coerce(metrics.c.report_time, sa.Text)  # parsed only where it is shown
+
+
+def _visible(series: sa.Row[Any]) -> tuple[sa.ColumnElement[bool], ...]:
+    column = metrics.c
+    here = (column.trial_id == series.trial_id, column.metric_group == series.metric_group)
+    return *here, column.archived == sa.false()
+
+
+def _body(text: str) -> dict[str, Any]:
+    """Return what `values.load` does, in a third of the time for what has only numbers."""
+    if 'NaN"' in text or 'Infinity"' in text:
+        found: dict[str, Any] = values.load(text)
+    else:
+        found, _ = _scan(text)
     return found
+
+
+def _epochs(body: dict[str, Any]) -> float | None:
+    return real(body.get(EPOCHS[0], body.get(EPOCHS[1])))
+
+
+def _since(started: datetime.datetime, raw: Any) -> float:
+    time = _moment(raw, None)  # type: ignore[arg-type]  # the dialect does not matter for what is read
+    assert time is not None
+    return (time - started).total_seconds()
