@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
@@ -10,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PORTS = 100
 MOST_CONNECTIONS = 256
 GRACE_SECONDS = 1  # for requests that go on when the server is asked to end
+THREAD_SECONDS = 0.5
 MOST_HEADER_BYTES = 32 << 10
 
 
@@ -78,7 +79,7 @@ def run(app: FastAPI, listening: socket.socket, on_ready: Callable[[], None]) ->
         app,
         access_log=False,  # it would hold the token
         log_config=None,
-        log_level="warning",
+        log_level="critical",  # the guard logs what fails
         http="h11",
         ws="none",
         loop="asyncio",
@@ -90,6 +91,19 @@ def run(app: FastAPI, listening: socket.socket, on_ready: Callable[[], None]) ->
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
     )
     _Server(config, on_ready, app.state.watcher.end_streams_soon).run(sockets=[listening])
+    _leave_waiting_threads_behind()
+
+
+def _leave_waiting_threads_behind() -> None:
+    """End the process if a thread still waits for a database that does not answer: Python would wait for the thread."""
+    deadline = time.monotonic() + THREAD_SECONDS
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(0)
 
 
 class _Server(uvicorn.Server):
@@ -102,14 +116,6 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._on_ready()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().shutdown(sockets)
-        await asyncio.sleep(0.05)  # what was cancelled ends
-        if self.server_state.tasks:  # a thread waits for a database that does not answer, and would be waited for
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._on_exit()  # streams would go on for ever, and uvicorn waits for them
