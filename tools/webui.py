@@ -68,7 +68,7 @@ def build() -> None:
         subprocess.run(["npm", *words], cwd=SOURCES, env=environment, check=True)
 
     subprocess.run([sys.executable, str(ROOT / "tools" / "openapi.py")], check=True)
-    npm("install", "--no-save", "--no-audit", "--no-fund")  # `npm ci` wants what the lock has no version of: other systems
+    npm("ci", "--no-audit", "--no-fund")
     npm("run", "types")
     npm("test")
     npm("run", "build")

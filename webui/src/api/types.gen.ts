@@ -866,6 +866,8 @@ export interface paths {
         /**
          * Lines
          * @description Return lines after, before or around a line, or from a time on; without any of these, the last ones.
+         *
+         *     Where few lines fit, an answer may have less than `limit`, or none, before the end: go on with `oldest` or `newest`.
          */
         get: operations["lines_api_v1_trials__trial_id__logs_get"];
         put?: never;
@@ -925,7 +927,7 @@ export interface paths {
         };
         /**
          * Matches
-         * @description Return the ids of lines in which a text or a regular expression is found.
+         * @description Return the ids of lines in which a text or a regular expression is found, after the line of an id.
          */
         get: operations["matches_api_v1_trials__trial_id__logs_matches_get"];
         put?: never;
@@ -1853,6 +1855,8 @@ export interface components {
             ids: number[];
             /** Is All */
             is_all: boolean;
+            /** Next After */
+            next_after: number | null;
         };
         /**
          * MetricSummary
@@ -4547,6 +4551,8 @@ export interface operations {
                 regex?: string | null;
                 level?: string | null;
                 rank?: number[] | null;
+                node?: string | null;
+                after?: number;
             };
             header?: never;
             path: {
