@@ -28,3 +28,15 @@ def test_a_trial_has_what_its_page_shows(history: History, page: Asker) -> None:
     ]
     assert "python train.py" in answer["actions"]["kill"]
     assert answer["actions"]["tensorboard"] == ""
+
+
+def test_a_trial_can_be_continued_from_its_checkpoint(history: History, page: Asker) -> None:
+    """A trial of any search can go on as a new experiment once it has a checkpoint, and says what is missing before."""
+    search = history.experiment(
+        "search", config={"searcher": {"name": "adaptive_asha"}}, unmanaged=False, state="COMPLETED"
+    )
+    bare, saved = history.trial(search), history.trial(search, checkpoints=[10])
+    assert page.get(f"/trials/{saved.trial_id}")["actions"]["continue"] == ""
+    assert "no complete checkpoint" in page.get(f"/trials/{bare.trial_id}")["actions"]["continue"]
+    alone = history.run("digits", checkpoints=[10])
+    assert "was not submitted" in page.get(f"/trials/{alone.trial_id}")["actions"]["continue"]

@@ -54,7 +54,9 @@ def actions(conn: sa.Connection, row: ExperimentRow) -> dict[str, str]:
 
 
 def trial_actions(conn: sa.Connection, trial: TrialRow) -> dict[str, str]:
-    """Return what can be done with a trial, in the same way; fork, continue and search are of its experiment.
+    """Return what can be done with a trial, in the same way; fork and search are of its experiment.
+
+    To continue a trial is to start a new experiment with its newest checkpoint, whatever the search that made it.
 
     Example::
 
@@ -71,8 +73,10 @@ def trial_actions(conn: sa.Connection, trial: TrialRow) -> dict[str, str]:
         kill = str(reason)
     of_experiment = actions(conn, owner)
     files = "" if any(each.tensorboard for each in attempts) else f"Trial {trial.id} has no event files. {_WRITTEN}"
-    same = {action: of_experiment[action] for action in ("fork", "continue", "search")}
-    return {"kill": kill, "stop": stop, "tensorboard": files, **same}
+    saved = store.checkpoints.newest(conn, trial.id)
+    nothing = "" if saved else f"Trial {trial.id} has no complete checkpoint to go on from."
+    same = {action: of_experiment[action] for action in ("fork", "search")}
+    return {"kill": kill, "stop": stop, "tensorboard": files, "continue": same["fork"] or nothing, **same}
 
 
 def _driven(conn: sa.Connection, row: ExperimentRow, action: str) -> str:

@@ -1,6 +1,6 @@
 // One trial: its header, and its tabs.
 import { ThingHeader, useCrumbs } from "../../frame";
-import { ErrorNote, Num, Skeleton, Time } from "../../parts";
+import { ErrorNote, Num, Skeleton, Time, isOver } from "../../parts";
 import { count, plural } from "../../format";
 import type { PageProps } from "../../route";
 import { Link } from "../../route";
@@ -23,7 +23,7 @@ export default function TrialPage({ params }: PageProps) {
         title={`Trial ${id}`}
         state={trial.state}
         reason={trial.state_reason}
-        progress={trial.progress}
+        progress={isOver(trial.state) ? null : trial.progress}
         facts={<Facts trial={trial} />}
         actions={<TrialActions trial={trial} />}
         aside={<Aside trial={trial} />}
@@ -31,7 +31,7 @@ export default function TrialPage({ params }: PageProps) {
         current={tab}
         to={(key) => (key === "overview" ? `/trials/${id}` : `/trials/${id}/${key}`)}
       />
-      {trial.state_reason && <p className={trial.state === "ERROR" ? "reason bad" : "reason"}>{trial.state_reason}</p>}
+      {trial.state === "ERROR" && trial.state_reason && <p className="reason">{trial.state_reason}</p>}
       <TrialTabs trialId={id} tab={tab} />
     </div>
   );
@@ -40,6 +40,11 @@ export default function TrialPage({ params }: PageProps) {
 function Facts({ trial }: { trial: Trial }) {
   return (
     <>
+      {trial.state !== "ERROR" && trial.state_reason && (
+        <span className="clip muted trial-reason" title={trial.state_reason}>
+          {trial.state_reason}
+        </span>
+      )}
       <span className="num">{plural(trial.total_batches, "batch", "batches")}</span>
       {trial.best_metric !== null && (
         <span className="clip" title={trial.searcher_metric ?? ""}>

@@ -28,9 +28,7 @@ export function BestCheckpoint({ trial }: { trial: Trial }) {
           </span>
         </p>
       )}
-      {trial.load_line && (
-        <Command block>{trial.load_line}</Command>
-      )}
+      {trial.load_line && <Command block>{trial.load_line}</Command>}
       {open && <CheckpointDialog uuid={open} onClose={() => setOpen("")} />}
     </section>
   );

@@ -10,7 +10,7 @@ export function Facts({ trial }: { trial: Trial }) {
   const isDone = isOver(trial.state);
   const last = trial.attempts.at(-1);
   const rows: [string, ReactNode][] = [
-    ["Runner", trial.runner_state.toLowerCase() || "–"],
+    ["Runner", isDone ? "ended" : trial.runner_state.toLowerCase() || "–"],
     ["Started", <Time key="start" at={trial.start_time} />],
     [isDone ? "Took" : "Running for", isDone ? <Duration key="took" seconds={trial.seconds} /> : <Duration key="took" since={trial.start_time} />],
     ["Slots", trial.slots || "none"],

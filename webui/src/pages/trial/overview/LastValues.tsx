@@ -2,13 +2,7 @@
 import { Num } from "../../../parts";
 import { JsonValue } from "../../shared/JsonValue";
 import type { Trial } from "../useTrial";
-
-type Metric = Trial["metrics"][number];
-
-export function sorted(trial: Pick<Trial, "metrics" | "searcher_metric">): Metric[] {
-  const rank = (metric: Metric) => (metric.group !== "validation" ? 2 : metric.name === trial.searcher_metric ? 0 : 1);
-  return [...trial.metrics].sort((a, b) => rank(a) - rank(b) || a.group.localeCompare(b.group, "en") || a.name.localeCompare(b.name, "en"));
-}
+import { sorted } from "./metrics";
 
 export function LastValues({ trial }: { trial: Trial }) {
   const metrics = sorted(trial);

@@ -8,7 +8,7 @@ import { Pager } from "../../shared/Pager";
 import type { Trial } from "../useTrial";
 import { seriesKey } from "../useTrial";
 import { ColumnPicker } from "./ColumnPicker";
-import { sorted } from "./LastValues";
+import { sorted, telling } from "./metrics";
 
 type Report = components["schemas"]["Report"];
 const size = 50;
@@ -18,7 +18,7 @@ export function Workloads({ trial }: { trial: Trial }) {
   const all = sorted(trial).map((metric) => ({ key: seriesKey(metric.group, metric.name), ...metric }));
   const [which, setWhich] = useQueryState("show", "all", codecs.oneOf("all", "validation", "checkpoint"));
   const [offset, setOffset] = useQueryState("from", 0, codecs.integer);
-  const [chosen, setChosen] = useQueryState<string[]>("columns", all.slice(0, usual).map((metric) => metric.key), codecs.list);
+  const [chosen, setChosen] = useQueryState<string[]>("columns", telling(trial, usual).map((metric) => seriesKey(metric.group, metric.name)), codecs.list);
   const columns = all.filter((metric) => chosen.includes(metric.key));
   const { data, error, refetch } = useGet(["trial", trial.id, "reports", which, offset], "/api/v1/trials/{trial_id}/reports", {
     path: { trial_id: trial.id },
