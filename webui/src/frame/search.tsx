@@ -61,7 +61,7 @@ export function Search() {
         type="text"
         role="combobox"
         aria-label="Search experiments, runs, models and projects"
-        aria-expanded={shown}
+        aria-expanded={shown && hits.length > 0}
         aria-controls="find-list"
         aria-activedescendant={shown && hits[place] ? `find-${place}` : undefined}
         autoComplete="off"
@@ -74,7 +74,7 @@ export function Search() {
         onKeyDown={keys}
       />
       <kbd aria-hidden>/</kbd>
-      {shown && (
+      {shown && hits.length > 0 && (
         <div className="find-list" id="find-list" role="listbox" aria-label="Found">
           {hits.map((hit, index) => (
             <div
@@ -96,10 +96,15 @@ export function Search() {
               {hit.state && <State state={hit.state} />}
             </div>
           ))}
-          {hits.length === 0 && !found.error && (
-            <p>{found.isFetching || asked !== text.trim() ? "Searching" : `Nothing has “${asked}” in its name or number.`}</p>
+        </div>
+      )}
+      {shown && hits.length === 0 && (
+        <div className="find-list">
+          {found.error ? (
+            <ErrorNote error={found.error} />
+          ) : (
+            <p role="status">{found.isFetching || asked !== text.trim() ? "Searching" : `Nothing has “${asked}” in its name or number.`}</p>
           )}
-          <ErrorNote error={found.error} />
         </div>
       )}
     </div>

@@ -33,7 +33,7 @@ export function ErrorNote({ error, retry }: { error: unknown; retry?: () => unkn
 /** Grey lines in the place of text that is on its way. */
 export function Skeleton({ lines = 4 }: { lines?: number }) {
   return (
-    <div aria-busy="true" aria-label="Loading">
+    <div role="status" aria-busy="true" aria-label="Loading">
       {Array.from({ length: lines }, (_, place) => (
         <span key={place} className="skeleton" style={{ width: `${[70, 90, 55, 80][place % 4]}%` }} />
       ))}

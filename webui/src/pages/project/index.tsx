@@ -4,13 +4,12 @@ import type { Answer } from "../../api";
 import { useGet, useReadOnly } from "../../api";
 import { plural } from "../../format";
 import { ThingHeader, useCrumbs } from "../../frame";
-import { Chip, ErrorNote, Icon, Menu, Skeleton, Time } from "../../parts";
+import { Chip, Empty, ErrorNote, Icon, Menu, Skeleton, Time } from "../../parts";
 import type { PageProps } from "../../route";
-import { Link, address, codecs } from "../../route";
+import { RunTable } from "../../table";
 import { archiveProject } from "../projects/changes";
 import { EditProject, MoveProject } from "../projects/dialogs";
 import "../projects/projects.css";
-import { ProjectExperiments } from "./experiments";
 import { Notes } from "./notes";
 
 export type ProjectAnswer = Answer<"/api/v1/projects/{project_id}">;
@@ -38,17 +37,28 @@ function Actions({ project }: { project: ProjectAnswer }) {
           { label: project.archived ? "Take back from the archive" : "Archive", disabled: why, apart: true, onSelect: () => void archiveProject(project) },
         ]}
       />
-      <Link className="button" to={address("/experiments", { project: codecs.integer.format(project.id) })}>
-        Open in the table
-      </Link>
       {asked === "edit" && <EditProject project={project} onClose={() => ask(undefined)} />}
       {asked === "move" && <Move project={project} onClose={() => ask(undefined)} />}
     </>
   );
 }
 
+function Content({ project, tab }: { project: ProjectAnswer; tab: string }) {
+  if (tab === "notes") return <Notes project={project} />;
+  if (project.experiments === 0) {
+    return (
+      <Empty command={`det experiment create experiment.yaml . --project-id ${project.id}`}>
+        Nothing in this project yet. Move experiments here from their table, or submit one into it:
+      </Empty>
+    );
+  }
+  const kind = tab === "runs" ? "trials" : "experiments";
+  return <RunTable key={kind} kind={kind} projectId={project.id} />;
+}
+
 const tabs = [
   { key: "experiments", label: "Experiments" },
+  { key: "runs", label: "Runs" },
   { key: "notes", label: "Notes" },
 ];
 
@@ -68,6 +78,9 @@ export default function Project({ params }: PageProps) {
           <>
             {project.archived && <Chip>archived</Chip>}
             <span className="muted">in {project.workspace}</span>
+            <span className="project-about clip" title={project.description}>
+              {project.description}
+            </span>
           </>
         }
         actions={<Actions project={project} />}
@@ -81,8 +94,7 @@ export default function Project({ params }: PageProps) {
         current={tab}
         to={(key) => (key === "experiments" ? `/projects/${id}` : `/projects/${id}/${key}`)}
       />
-      {project.description && tab === "experiments" && <p>{project.description}</p>}
-      {tab === "notes" ? <Notes project={project} /> : <ProjectExperiments project={project} />}
+      <Content project={project} tab={tab} />
     </div>
   );
 }

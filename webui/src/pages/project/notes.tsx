@@ -2,6 +2,7 @@
 import { useState } from "react";
 import { api, useReadOnly } from "../../api";
 import { Empty, Icon, Markdown, Tip, act, confirm } from "../../parts";
+import { useUnsaved } from "../shared/unsaved";
 import type { ProjectAnswer } from ".";
 
 type Note = ProjectAnswer["notes"][number];
@@ -20,6 +21,7 @@ function Edit({ note, onSave, onCancel }: EditProps) {
   const [name, setName] = useState(note.name);
   const [contents, setContents] = useState(note.contents);
   const [preview, setPreview] = useState(false);
+  useUnsaved(name !== note.name || contents !== note.contents, "What you typed into the note has not been saved.");
   return (
     <div className="note-edit">
       <input aria-label="Name of the note" placeholder="Name" maxLength={200} value={name} onChange={(event) => setName(event.target.value)} />
