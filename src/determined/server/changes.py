@@ -212,10 +212,11 @@ class _Looker:
         if self.is_lost:  # whatever was shown meanwhile may be old
             self._mark, edited = None, True
         if mark != self._mark:
+            is_first = self._seen is None
             change = self._difference(store)
             self._mark = mark
-            # A file does not say what was written: with nothing new in it, something was edited.
-            self._is_owed = self._is_owed or store.is_sqlite
+            # A file does not say what was written: beside what is new, something may have been edited.
+            self._is_owed = self._is_owed or (store.is_sqlite and not is_first)
         self.is_lost = False
         return self._with_other(change, edited=edited)
 
