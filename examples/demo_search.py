@@ -20,7 +20,6 @@ from determined import client
 EXAMPLE = Path(__file__).parent / "search"
 CONFIG = EXAMPLE / "adaptive_asha.yaml"
 TRIALS, EPOCHS = 16, 64  # of that file
-BATCHES_PER_EPOCH = 45
 
 
 def here(path: Path | str) -> str:
@@ -46,15 +45,12 @@ def submit(console: Console, trials: int, epochs: int) -> client.Experiment:
     return client.list_experiments(client.ExperimentSortBy.ID, client.OrderBy.DESC, limit=1)[0]
 
 
-def say_what_it_saved(console: Console, experiment: client.Experiment, epochs: int) -> None:
-    trials = experiment.list_trials()
-    whole = epochs * BATCHES_PER_EPOCH
-    trained, without = sum(trial.total_batches for trial in trials), len(trials) * whole
-    to_the_end = sum(trial.total_batches >= whole for trial in trials)
+def say_what_it_saved(console: Console, experiment: client.Experiment) -> None:
+    found = experiment.savings()
     console.print(
-        f"{to_the_end} of {len(trials)} trials trained to the end, the others were stopped: "
-        f"{trained:,} batches instead of {without:,}.\n"
-        f"Stopping early saved [bold green]{1 - trained / without:.0%}[/] of the training.\n",
+        f"{found.to_the_end} of {found.trials} trials trained to the end, the others were stopped: "
+        f"{found.batches_trained:,} batches instead of {found.batches_full:,}.\n"
+        f"Stopping early saved [bold green]{found.share:.0%}[/] of the training.\n",
         soft_wrap=True,
         highlight=False,
     )
@@ -95,7 +91,7 @@ def main() -> None:
     console.print("\n[bold]3[/]  See what stopping early saved, and draw it.")
     picture = output / "search.svg"
     det(console, "experiment", "plot", str(experiment.id), "--curves", "--top", str(args.trials), "-o", here(picture))
-    say_what_it_saved(console, experiment, args.epochs)
+    say_what_it_saved(console, experiment)
     say_what_next(console, experiment, picture)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from determined.client._experiment import Experiment
     from determined.client._trial import Trial
+    from determined.store.trials import TrialBrief
 
 SECTIONS = ("hparams", "config", "environment", "metrics")
 SYSTEM_GROUPS = {"gpu", "cpu", "memory", "disk", "network"}  # samples of a machine: no two runs have the same
@@ -124,14 +125,20 @@ def differing(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         assert differing([{"lr": 0.1, "hidden": 64}, {"lr": 0.2, "hidden": 64}]) == [{"lr": 0.1}, {"lr": 0.2}]
     """
     parts = [flat(row) for row in rows]
-    keys = dict.fromkeys(key for part in parts for key in part)
-    kept = {key for key in keys if not _all_same([part.get(key, keys) for part in parts])}
+    kept = differing_keys(parts)
     return [{key: value for key, value in part.items() if key in kept} for part in parts]
+
+
+def differing_keys(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the keys whose values are not the same in all rows, or that not all have. Pure."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return {key for key in keys if not _all_same([row.get(key, keys) for row in rows])}
 
 
 def _all_same(values: Sequence[Any]) -> bool:
     # By how they are written: NaN is the same as NaN, and 1 is not True.
-    return len({repr(value) for value in values}) <= 1
+    first = repr(values[0]) if values else ""
+    return all(repr(value) == first for value in values)
 
 
 def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,7 +273,7 @@ def best_of(
     return choose(valued, key=lambda pair: pair[1]) if valued else None
 
 
-def summary(trial: Trial, group: str, name: str) -> dict[str, Any]:
+def summary(trial: Trial | TrialBrief, group: str, name: str) -> dict[str, Any]:
     """Return count, last, min, max and mean of one metric of a trial; empty if it never reported it."""
     found: dict[str, Any] = trial.summary_metrics.get(SUMMARIES.get(group, group), {}).get(name, {})
     return found

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from determined.client._search.importance import Importance
     from determined.client._search.results import SearchResults
+    from determined.client._search.savings import Savings
+    from determined.client.following.replay import Ladder
 
 PAGE = 500
 BULKY = frozenset({"config", "original_config", "searcher_snapshot", "warnings"})
@@ -209,12 +211,21 @@ class Experiment(Driven):
         with self._session.read() as conn:
             return store.metrics.metric_reports.names(conn, experiment_id=self.id)
 
-    def search_results(self, metric: str | None = None, *, smaller_is_better: bool | None = None) -> SearchResults:
+    def search_results(
+        self,
+        metric: str | None = None,
+        *,
+        smaller_is_better: bool | None = None,
+        steps: int | None = None,
+        margin: float = 10.0,
+    ) -> SearchResults:
         """Return its trials, the best first: the hyperparameters that differ, and the best value of a metric.
 
         Args:
             metric: `loss` of validation, or `training.loss`; the searcher metric by default.
             smaller_is_better: By default as the experiment says of its searcher metric, else True.
+            steps: Take each trial's value at this step instead of its best.
+            margin: Or at the nearest step that is at most so many percent away.
 
         Raises:
             NotFound: Nobody reported that metric; the message says what there is.
@@ -223,9 +234,9 @@ class Experiment(Driven):
 
             [(result.trial_id, result.value) for result in experiment.search_results().results[:3]]
         """
-        from determined.client._search.results import read_results
+        from determined.client._search.results import At, read_results
 
-        return read_results(self, metric, smaller_is_better)
+        return read_results(self, metric, smaller_is_better, None if steps is None else At(steps, margin))
 
     def hyperparameter_importance(self, metric: str | None = None) -> Importance:
         """Estimate how much of a metric's variance between the trials each hyperparameter explains.
@@ -240,6 +251,20 @@ class Experiment(Driven):
         from determined.client._search.importance import importance
 
         return importance(self.search_results(metric))
+
+    def savings(self, ladder: Ladder | None = None) -> Savings:
+        """Return what stopping trials early saved, in a search with rungs.
+
+        Args:
+            ladder: Its rungs, if they are known already.
+
+        Example::
+
+            print(experiment.savings())  # Stopping early saved 59 % of 46,080 batches.
+        """
+        from determined.client._search import savings
+
+        return savings.read(self, ladder or self.ladder())
 
     def events(self) -> list[store.events.EventRow]:
         """Return its events, oldest first: changes of state with their reasons.
@@ -371,6 +396,18 @@ class Experiment(Driven):
             experiment.download_code("code")
         """
         return _files.download_code(self._session, self.id, output_dir)
+
+    def packed_code(self) -> bytes:
+        """Return the code it was submitted with, as the bytes of a .tar.gz. Only submitted experiments have a copy.
+
+        Raises:
+            Refused: There is none. The message says which script and commit it ran.
+
+        Example::
+
+            tarfile.open(fileobj=io.BytesIO(experiment.packed_code())).getnames()
+        """
+        return _files.packed_code(self._session, self.id)
 
     def delete_tensorboard_files(self) -> None:
         """Remove the event files of all its trials.

@@ -147,30 +147,41 @@ def download_code(session: Session, experiment_id: int, output_dir: str | None) 
     Raises:
         Refused: It was not submitted, so there is no copy of its code.
     """
+    return _write_code(packed_code(session, experiment_id), Path(output_dir or "."), experiment_id)
+
+
+def packed_code(session: Session, experiment_id: int) -> bytes:
+    """Return the code that an experiment was submitted with, as .tar.gz.
+
+    Raises:
+        Refused: It was not submitted, so there is no copy of its code. The message says where else it may be.
+    """
     from determined.store.control import code
 
     with session.read() as conn:
         experiment = store.experiments.get(conn, experiment_id)
         if experiment.code_snapshot_id is not None:
-            content = code.content(conn, experiment.code_snapshot_id)
-            return _write_code(content, Path(output_dir or "."), experiment_id)
-        found = [
-            row
-            for trial in store.trials.of_experiment(conn, experiment_id)
-            for row in store.attempts.of_trial(conn, trial.id)
-        ]
+            return code.content(conn, experiment.code_snapshot_id)
+        newest = store.trials.of_experiment(conn, experiment_id, descending=True, limit=1)
+        found = [row for trial in newest for row in store.attempts.of_trial(conn, trial.id)]
     environment = found[-1].environment if found else {}
     git = environment.get("git") if isinstance(environment.get("git"), dict) else {}
     where = f" It ran {experiment.script}" if experiment.script else ""
     commit = f" at git commit {git['commit']}" if git and git.get("commit") else ""
     raise Refused(
         f"Experiment {experiment_id} has no copy of its code: only experiments that are submitted do.{where}{commit}."
+        + (" Its checkpoints may hold a copy, in their directory code." if experiment.checkpoint_count else "")
     )
+
+
+def code_name(experiment_id: int) -> str:
+    """Return what the file with the code of an experiment is called."""
+    return f"exp-{experiment_id}_model_def.tar.gz"
 
 
 def _write_code(content: bytes, directory: Path, experiment_id: int) -> str:
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"exp-{experiment_id}_model_def.tar.gz"
+    path = directory / code_name(experiment_id)
     unfinished = path.with_name(f".{path.name}.part")
     unfinished.write_bytes(content)
     unfinished.replace(path)

@@ -71,6 +71,18 @@ class TrialRow:
     log_retention_days: int | None
 
 
+@dataclasses.dataclass(frozen=True)
+class TrialBrief:
+    """A trial as far as a search is judged by it: many are read at once."""
+
+    id: int
+    request_id: str
+    state: str
+    hparams: dict[str, Any]
+    total_batches: int
+    summary_metrics: dict[str, Any]
+
+
 class LockedTrial(NamedTuple):
     """Columns of a trial that is locked until the transaction ends."""
 
@@ -169,6 +181,13 @@ def of_experiment(
     return [rows.build(TrialRow, row) for row in conn.execute(query).mappings()]
 
 
+def briefs(conn: sa.Connection, experiment_id: int) -> list[TrialBrief]:
+    """Return all trials of an experiment in few columns, by id."""
+    names = [field.name for field in dataclasses.fields(TrialBrief)]
+    query = sa.select(*(trials.c[name] for name in names)).where(trials.c.experiment_id == experiment_id)
+    return rows.build_all(TrialBrief, names, conn.execute(query.order_by(trials.c.id)))
+
+
 def progress_of(conn: sa.Connection, trial_ids: Sequence[int]) -> dict[int, float]:
     """Return how far each of these trials has said it is, 0 to 1; those that have said nothing are left out."""
     found: dict[int, float] = {}
@@ -176,6 +195,12 @@ def progress_of(conn: sa.Connection, trial_ids: Sequence[int]) -> dict[int, floa
         query = sa.select(trials.c.id, trials.c.progress).where(trials.c.id.in_(some), trials.c.progress.is_not(None))
         found.update((row.id, row.progress) for row in conn.execute(query))
     return found
+
+
+def ids_by_request(conn: sa.Connection, experiment_id: int) -> dict[str, int]:
+    """Return the trials of an experiment by the ids that its search gave them."""
+    query = sa.select(trials.c.request_id, trials.c.id).where(trials.c.experiment_id == experiment_id)
+    return {row.request_id: row.id for row in conn.execute(query)}
 
 
 def in_state(conn: sa.Connection, trial_ids: Sequence[int], state: str) -> list[int]:

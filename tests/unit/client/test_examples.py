@@ -30,6 +30,7 @@ NOT_HERE = {
     "fork",
     "continue_",
     "download_code",
+    "packed_code",
     "activate",
     "pause",
     "cancel",

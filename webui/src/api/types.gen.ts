@@ -1786,6 +1786,8 @@ export interface components {
             is_by_length: boolean;
             /** Metric */
             metric: string;
+            /** Said */
+            said: string;
             /** Smaller Is Better */
             smaller_is_better: boolean;
             /** Trials Total */

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from determined import store
 from determined._wording import instead
-from determined.client._compare import SYSTEM_GROUPS, differing, summary
+from determined.client._compare import SYSTEM_GROUPS, differing_keys, summary
 from determined.client._listing import flat
 from determined.errors import NotFound
+from determined.experiment.lifecycle import State, shown_state
 
 if TYPE_CHECKING:
     from determined.client._experiment import Experiment
-    from determined.client._trial import Trial
     from determined.store.metrics.curves import LearningCurve as LearningCurve
 
 MOST_OFFERED = 12  # names in a message
@@ -68,6 +68,7 @@ class SearchResults:
         is_stopping: The searcher stops trials early, so they differ in length.
         hyperparameters: Those that are not the same in all trials, by name.
         results: All trials; those without a value last.
+        steps: Values are of this step; None: the best of each trial.
 
     Example::
 
@@ -81,6 +82,7 @@ class SearchResults:
     is_stopping: bool
     hyperparameters: list[Hyperparameter]
     results: list[Result]
+    steps: int | None = None
 
     @property
     def measured(self) -> list[Result]:
@@ -103,29 +105,52 @@ class SearchResults:
         return [*measured[:1], *rest][:limit]
 
 
-def read_results(experiment: Experiment, metric: str | None, smaller_is_better: bool | None) -> SearchResults:
+@dataclasses.dataclass(frozen=True)
+class At:
+    """A step at which trials are compared, give or take so many percent of it."""
+
+    steps: int
+    margin: float = 10.0
+
+    @property
+    def reach(self) -> int:
+        """How many steps before or after still count."""
+        return int(self.steps * self.margin / 100)
+
+
+def read_results(
+    experiment: Experiment, metric: str | None, smaller_is_better: bool | None, at: At | None = None
+) -> SearchResults:
     """Read the trials of an experiment. See `Experiment.search_results` for the arguments."""
     group, name = _chosen_metric(experiment, metric)
     if smaller_is_better is None:
         smaller_is_better = experiment.smaller_is_better if name == experiment.searcher_metric else True
-    trials = list(experiment.iter_trials())
+    with experiment._session.read() as conn:
+        trials = store.trials.briefs(conn, experiment.id)
+        live: dict[int, list[str]] = {}
+        for launch in store.overview.running.going(conn, experiment.id):
+            live.setdefault(launch.trial_id, []).append(launch.state)
+        near = {}
+        if at is not None:
+            near = store.metrics.curves.values_near(conn, experiment.id, group, name, at.steps, reach=at.reach)
     searcher = experiment.config.get("searcher") or {}
     is_stopping = any(word in str(searcher.get("name", "")) for word in STOPPING)
     longest = max((trial.total_batches for trial in trials), default=0)
     figure = "min" if smaller_is_better else "max"
 
-    def result(trial: Trial) -> Result:
-        found = summary(trial, group, name).get(figure)
+    def result(trial: store.trials.TrialBrief) -> Result:
+        found = summary(trial, group, name).get(figure) if at is None else near.get(trial.id)
         value = float(found) if isinstance(found, (int, float)) and math.isfinite(found) else None
-        is_stopped = is_stopping and str(trial.state) == "COMPLETED" and trial.total_batches < longest
-        own = (trial.total_batches, str(trial.state), is_stopped)
-        return Result(trial.id, flat(trial.hparams), value, *own)
+        is_stopped = is_stopping and trial.state == "COMPLETED" and trial.total_batches < longest
+        state = shown_state(State.ACTIVE, live.get(trial.id, ())) if trial.state == "ACTIVE" else trial.state
+        return Result(trial.id, flat(trial.hparams), value, trial.total_batches, state, is_stopped)
 
     sign = 1 if smaller_is_better else -1
     results = sorted(map(result, trials), key=lambda r: (r.value is None, sign * (r.value or 0.0), r.trial_id))
     declared = _declared(experiment.config.get("hyperparameters") or {})
     varied = list(_varied([r.hparams for r in results], declared))
-    return SearchResults(f"{group}.{name}", smaller_is_better, is_stopping, varied, results)
+    steps = None if at is None else at.steps
+    return SearchResults(f"{group}.{name}", smaller_is_better, is_stopping, varied, results, steps)
 
 
 def learning_curves(
@@ -170,7 +195,7 @@ def _declared(section: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping
 
 def _varied(rows: Sequence[Mapping[str, Any]], declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Hyperparameter]:
     """Yield the hyperparameters whose values differ, by name."""
-    for name in sorted({name for row in differing(rows) for name in row}):
+    for name in sorted(differing_keys(rows)):
         seen = [row[name] for row in rows if name in row]
         declaration = declared.get(name, {})
         is_number = all(isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v) for v in seen)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from determined.client._experiment import Experiment
     from determined.client.following.header import Header
     from determined.client.following.progress import Follower
-    from determined.client.following.replay import Verification
+    from determined.client.following.replay import Climb, Ladder, Verification
     from determined.experiment.search.rung_table import RungRow
 
 
@@ -103,7 +103,28 @@ class Driven:
         """
         from determined.client.following import replay
 
-        return Listing(replay.rungs(self._session, self.id))
+        return Listing(replay.ladder(self._session, self.id).rows)
+
+    def ladder(self, climb: Climb | None = None) -> Ladder:
+        """Return the rungs of an ASHA search with the trials that arrived at each, by bracket and rung.
+
+        Example::
+
+            [(trial.request_id, trial.value) for trial in experiment.ladder().trials[1, 1]]
+        """
+        from determined.client.following import replay
+
+        return replay.ladder(self._session, self.id, climb)
+
+    def trial_ids(self) -> dict[str, int]:
+        """Return its trials by the ids that its search gave them.
+
+        Example::
+
+            {trial.request_id: experiment.trial_ids()[trial.request_id] for trial in experiment.ladder().trials[1, 1]}
+        """
+        with self._session.read() as conn:
+            return store.trials.ids_by_request(conn, self.id)
 
     def verify(self) -> Verification:
         """Replay its events through a fresh search, and compare what comes out with what is stored.

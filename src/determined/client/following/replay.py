@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from determined.experiment.engine import Engine
     from determined.experiment.events import Action, AddTrial, Event
     from determined.experiment.search.base import SearchMethod
-    from determined.experiment.search.rung_table import Place, RungRow
+    from determined.experiment.search.rung_table import Place, RungRow, RungTrial
 
 HALVING = {"async_halving", "asha", "adaptive_asha"}
 
@@ -81,6 +81,14 @@ def _custom(conn: sa.Connection, experiment_id: int) -> SearchMethod | None:
     return OutsideMethod()
 
 
+@dataclasses.dataclass(frozen=True)
+class Ladder:
+    """The rungs of a search, and who arrived at each bracket and rung, the best first."""
+
+    rows: list[RungRow]
+    trials: dict[tuple[int, int], list[RungTrial]]
+
+
 class Climb:
     """How high each trial of a search with rungs has climbed; called again and again, it handles only new events.
 
@@ -96,15 +104,27 @@ class Climb:
         self._replay: Replay | None = None
         self._places: dict[str, Place] = {}
 
+    def ladder(self, conn: sa.Connection) -> Ladder:
+        """Return the rungs, and who arrived at each."""
+        from determined.experiment.search.rung_table import rung_table, trials_at_rungs
+
+        self(conn)
+        method = self._opened(conn).engine.searcher.method
+        return Ladder(rung_table(method), trials_at_rungs(method))
+
+    def _opened(self, conn: sa.Connection) -> Replay:
+        if self._replay is None:
+            self._replay = Replay(conn, self._id)
+        return self._replay
+
     def __call__(self, conn: sa.Connection) -> Mapping[str, Place]:
         """Return the places of all trials by request id, those that have exited included."""
         from determined.experiment.events import AddTrial
         from determined.experiment.search.rung_table import place_of
 
-        if self._replay is None:
-            self._replay = Replay(conn, self._id)
-        method = self._replay.engine.searcher.method
-        for event, actions in self._replay.advance(conn):
+        replay = self._opened(conn)
+        method = replay.engine.searcher.method
+        for event, actions in replay.advance(conn):
             touched = [action.request_id for action in actions if isinstance(action, AddTrial)]
             if request_id := getattr(event, "request_id", None):
                 touched.append(request_id)
@@ -119,22 +139,19 @@ def has_rungs(config: Mapping[str, Any]) -> bool:
     return (config.get("searcher") or {}).get("name") in HALVING
 
 
-def rungs(session: Session, experiment_id: int) -> list[RungRow]:
-    """Return the rung table of an experiment; empty if its search has no rungs."""
-    from determined.experiment.search.rung_table import rung_table
+def ladder(session: Session, experiment_id: int, climb: Climb | None = None) -> Ladder:
+    """Return the rungs of an experiment, and who arrived at each; empty if its search has no rungs.
 
+    Args:
+        session: The store.
+        experiment_id: Which experiment.
+        climb: What was used the last time, if it was kept: then only what is new is read.
+    """
     with session.read() as conn:
         row = store.experiments.get(conn, experiment_id)
         if row.unmanaged or not has_rungs(row.config or {}):
-            return []
-        return rung_table(_whole(conn, experiment_id).engine.searcher.method)
-
-
-def _whole(conn: sa.Connection, experiment_id: int) -> Replay:
-    replay = Replay(conn, experiment_id)
-    for _ in replay.advance(conn):
-        pass
-    return replay
+            return Ladder([], {})
+        return (climb or Climb(experiment_id)).ladder(conn)
 
 
 def verify(session: Session, experiment_id: int) -> Verification:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,14 +70,47 @@ class Rung:
         return cls([float(value) for value in state["values"]], state["worst"], state.get("passed", 0))
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where a trial stands: its value at each rung where it arrived, by rank; None is a NaN, or a failure on the way.
+
+    Args:
+        values: The smaller, the better.
+        is_waiting: It waits at the last of these rungs.
+        is_out: It ended there: stopped, failed, or at the top.
+    """
+
+    values: tuple[float | None, ...]
+    is_waiting: bool = False
+    is_out: bool = False
+
+
 class HalvingMethod(SearchMethod):
-    """What both forms share: a budget of trials, how full the first rung is."""
+    """What both forms share: a budget of trials, how full the first rung is, and who has exited.
+
+    Who has exited is no part of the snapshot: nothing is decided by it, and a replay knows it.
+    """
 
     def __init__(self, settings: Halving) -> None:
         self.settings = settings
         self.created = 0
         self.invalid = 0
         self.exited = 0
+        self._left: dict[str, Standing] = {}
+        self._failed: set[str] = set()  # counted at a rung that they were on their way to
+
+    def standings(self) -> dict[str, Standing]:
+        """Return where each trial stands, also those that have exited while this object was there."""
+        return {**self._left, **self._living()}
+
+    @abstractmethod
+    def _living(self) -> dict[str, Standing]:
+        """Return where the trials stand that have not exited."""
+
+    def _note_exit(self, request_id: str, values: Sequence[float | None], *, is_out: bool) -> None:
+        on_the_way = (None,) if request_id in self._failed else ()
+        self._failed.discard(request_id)
+        self._left[request_id] = Standing((*values, *on_the_way), is_out=is_out)
 
     @abstractmethod
     def arrived(self) -> int:
@@ -158,12 +191,18 @@ class StoppingHalving(HalvingMethod):
             trial.values.clear()
         elif not trial.is_out:
             self.rungs[trial.rung].insert(None)
+            self._failed.add(request_id)
         trial.is_out = True
         return self._replace(ctx, trial)
 
     def trial_exited(self, ctx: SearchContext, request_id: str) -> list[Action]:
         self.exited += 1
-        return self._replace(ctx, self._trials.pop(request_id))
+        trial = self._trials.pop(request_id)
+        self._note_exit(request_id, trial.values, is_out=trial.is_out)
+        return self._replace(ctx, trial)
+
+    def _living(self) -> dict[str, Standing]:
+        return {each: Standing(tuple(trial.values), is_out=trial.is_out) for each, trial in self._trials.items()}
 
     def snapshot(self) -> dict[str, Any]:
         return {

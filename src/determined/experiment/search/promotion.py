@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from determined.experiment.search.asha import HalvingMethod
+from determined.experiment.search.asha import HalvingMethod, Standing
 from determined.experiment.search.base import (
     Action,
     Create,
@@ -123,13 +123,22 @@ class PromotingHalving(HalvingMethod):
             trial.places.clear()
         elif trial.is_running:
             self.rungs[trial.rung].add(None)
+            self._failed.add(request_id)
         self._leave(trial)
         return self._fill(ctx)
 
     def trial_exited(self, ctx: SearchContext, request_id: str) -> list[Action]:
         self.exited += 1
-        self._leave(self._trials.pop(request_id))
+        trial = self._trials.pop(request_id)
+        self._note_exit(request_id, _values(trial), is_out=not trial.is_running)
+        self._leave(trial)
         return self._fill(ctx)
+
+    def _living(self) -> dict[str, Standing]:
+        return {
+            each: Standing(_values(trial), trial.is_waiting, not trial.is_running and not trial.is_waiting)
+            for each, trial in self._trials.items()
+        }
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -239,6 +248,10 @@ class PromotingHalving(HalvingMethod):
         for _, trial in waiting:
             self._leave(trial)
         return [Stop(request_id) for request_id, _ in waiting]
+
+
+def _values(trial: _Climber) -> tuple[float | None, ...]:
+    return tuple(place and place[0] for place in trial.places)
 
 
 def _spelled(place: Place | None) -> list[float | str | int] | None:

@@ -49,6 +49,23 @@ class RungRow:
 
 
 @dataclass(frozen=True)
+class RungTrial:
+    """A trial at a rung where it arrived.
+
+    Args:
+        request_id: Which.
+        value: What it was judged by; None for NaN, and if it failed on its way here.
+        is_stopped_here: It ended here: stopped by the search, failed, or at the top.
+        is_waiting: It waits here to go on.
+    """
+
+    request_id: str
+    value: float | None
+    is_stopped_here: bool
+    is_waiting: bool
+
+
+@dataclass(frozen=True)
 class Place:
     """How high a trial has climbed: at how many of the rungs of its bracket it was judged."""
 
@@ -75,6 +92,30 @@ def rung_table(method: SearchMethod) -> list[RungRow]:
         [row.arrived for row in rung_table(engine.searcher.method)]
     """
     return [row for number, each in enumerate(brackets_of(method), start=1) for row in _rows(number, each)]
+
+
+def trials_at_rungs(method: SearchMethod) -> dict[tuple[int, int], list[RungTrial]]:
+    """Return who arrived at each bracket and rung, the best first.
+
+    Trials that exited before a search was restored from a snapshot are not known; a replay knows all.
+
+    Example::
+
+        [trial.value for trial in trials_at_rungs(engine.searcher.method)[1, 1]]
+    """
+    found: dict[tuple[int, int], list[RungTrial]] = {}
+    for bracket, halving in enumerate(brackets_of(method), start=1):
+        sign = 1.0 if halving.settings.smaller_is_better else -1.0
+        for request_id, standing in halving.standings().items():
+            for index, rank in enumerate(standing.values):
+                is_last = index == len(standing.values) - 1
+                value = None if rank is None else sign * rank
+                ends = (is_last and standing.is_out, is_last and standing.is_waiting)
+                found.setdefault((bracket, index + 1), []).append(RungTrial(request_id, value, *ends))
+        for (of, _), trials in found.items():
+            if of == bracket:
+                trials.sort(key=lambda trial: (trial.value is None, sign * (trial.value or 0.0)))
+    return found
 
 
 def place_of(method: SearchMethod, request_id: str) -> Place | None:

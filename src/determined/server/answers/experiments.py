@@ -97,6 +97,7 @@ class LearningCurves(Answer):
     curves: list[LearningCurveAnswer]
     trials_total: int
     is_by_length: bool  # the search stops trials early: the longest, then the best, are shown
+    said: str  # why there is nothing to show, if so
 
 
 class HyperparameterAnswer(Answer):

@@ -19,7 +19,7 @@ from determined.store import values
 from determined.store.metrics.buckets import of_cells, of_points
 from determined.store.metrics.rollups import Cell, Envelope, Points, Rollup, real, width
 from determined.store.metrics.series import CELL_COLUMNS, PAGE, mentions
-from determined.store.schema import metric_cells, metric_series, metrics
+from determined.store.schema import metric_cells, metric_series, metrics, trials
 
 EXACT = 4
 """With this many points per bucket, or fewer, the points themselves are read."""
@@ -30,12 +30,14 @@ class LearningCurve:
     """A curve for a picture of many trials, as columns: after how many steps and epochs, when, and the value.
 
     Of a long one these are means of buckets, at the last point of each; NaN where a bucket has no finite value.
+    `points` is how many were reported.
     """
 
     steps: list[int]
     epochs: list[float | None]
     time: list[datetime.datetime]
     value: list[float]
+    points: int = 0
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -109,14 +111,16 @@ def learning_curves(
         trial_ids: Whose, a few hundred at most.
         group: Of which group.
         name: Of which metric.
-        buckets: How many points of each are useful.
+        buckets: At most so many points of each.
     """
     series = (metric_series.c.metric_group == group, metric_series.c.name == name, metric_series.c.points > 0)
     counted = sa.select(metric_series.c.trial_id, metric_series.c.points).where(
         metric_series.c.trial_id.in_(list(trial_ids)), *series
     )
     lengths = {row.trial_id: row.points for row in conn.execute(counted)}
-    found = {trial_id: LearningCurve([], [], [], []) for trial_id in trial_ids if trial_id in lengths}
+    found = {
+        trial_id: LearningCurve([], [], [], [], lengths[trial_id]) for trial_id in trial_ids if trial_id in lengths
+    }
     short = [trial_id for trial_id in found if lengths[trial_id] <= EXACT * buckets]
     for row, body in _rows(conn, short, group, mentions(conn, name)):
         if (value := real(body.get(name))) is not None:
@@ -127,7 +131,49 @@ def learning_curves(
         for row, body in _rows(conn, [trial_id], group, metrics.c.steps.in_(rough.ends)):
             mean = means[row.steps]
             _extend(found[trial_id], row, body, math.nan if mean is None else mean)
-    return {trial_id: curve for trial_id, curve in found.items() if len(curve)}
+    return {trial_id: _thinned(curve, buckets) for trial_id, curve in found.items() if len(curve)}
+
+
+def _thinned(curve: LearningCurve, buckets: int) -> LearningCurve:
+    """Return a curve in `buckets` buckets or fewer, which hold about equally many points."""
+    if len(curve) <= buckets:
+        return curve
+    ends = [number * len(curve) // buckets for number in range(buckets + 1)]
+    last = [end - 1 for end in ends[1:]]
+    finite = [[v for v in curve.value[start:end] if math.isfinite(v)] for start, end in itertools.pairwise(ends)]
+    return LearningCurve(
+        [curve.steps[i] for i in last],
+        [curve.epochs[i] for i in last],
+        [curve.time[i] for i in last],
+        [statistics.fmean(values) if values else math.nan for values in finite],
+        curve.points,
+    )
+
+
+def values_near(
+    conn: sa.Connection, experiment_id: int, group: str, name: str, steps: int, *, reach: int
+) -> dict[int, float]:
+    """Return a metric of the trials of an experiment at a step, or at the nearest one that is at most `reach` away.
+
+    Of two that are equally near the later one counts. Trials that reported nothing there are left out.
+    """
+    away = sa.func.abs(metrics.c.steps - steps)
+    nearest = sa.func.row_number().over(partition_by=metrics.c.trial_id, order_by=(away, metrics.c.steps.desc()))
+    there = (
+        sa.select(metrics.c.trial_id, metrics.c.body, nearest.label("place"))
+        .join(trials, trials.c.id == metrics.c.trial_id)
+        .where(
+            trials.c.experiment_id == experiment_id,
+            metrics.c.metric_group == group,
+            metrics.c.archived == sa.false(),
+            metrics.c.steps.between(steps - reach, steps + reach),
+            mentions(conn, name),
+        )
+        .subquery()
+    )
+    found = conn.execute(sa.select(there.c.trial_id, there.c.body).where(there.c.place == 1))
+    values_there = ((row.trial_id, real(values.load(row.body).get(name))) for row in found)
+    return {trial_id: value for trial_id, value in values_there if value is not None}
 
 
 def _rows(
