@@ -63,7 +63,8 @@ function Loaded({ kind, scope, columns }: { kind: Kind; scope: Scope; columns: C
   const viewing = useView(kind, scope);
   const { view } = viewing;
   const named = useMemo(() => new Map(columns.map((column) => [column.key, column])), [columns]);
-  const visible = useMemo(() => shown(columns, view), [columns, view.columns]);
+  const isNarrow = useNarrow();
+  const visible = useMemo(() => shown(columns, view, isNarrow), [columns, view.columns, isNarrow]);
   const question = useMemo(() => questionOf(view, scope, visible), [view, scope, visible]);
   const [pages, setPages] = useState<readonly number[]>([0]);
   const rows = useRows(kind, question, pages);
@@ -72,7 +73,6 @@ function Loaded({ kind, scope, columns }: { kind: Kind; scope: Scope; columns: C
   const bulk = useBulk(kind);
   const box = useRef<HTMLDivElement>(null);
   const height = useFill(box);
-  const isNarrow = useNarrow();
   const isDense = useDensity() === "dense" || view.dense;
   const { cursor, setCursor } = useCursor(JSON.stringify([view.sort, view.filter, view.search, view.group, view.archived]));
   const inSight = pages.flatMap((page) => Array.from({ length: 200 }, (_, place) => rows.row(page * 200 + place))).filter((row) => row !== undefined);
@@ -188,9 +188,15 @@ function useTableKeys(kind: Kind, latest: Latest, setCursor: (offset: number) =>
   });
 }
 
+/** Numbers that are no measurements: a number of a run, and what has a bar of its own. */
+const cool = ["run.id", "run.experiment_id", "run.progress"];
+
 function useHeadActs({ view, change }: Viewing, visible: readonly Column[], setWidths: (widths: Record<string, number>) => void, onFilter: (column: Column) => void) {
   const keys = visible.map(({ key }) => key);
-  const isHot = useCallback((column: Column) => column.type === "number" && (view.heat.includes("*") || view.heat.includes(column.key)), [view.heat]);
+  const isHot = useCallback(
+    ({ key, type }: Column) => view.heat.includes(key) || (view.heat.includes("*") && type === "number" && !cool.includes(key)),
+    [view.heat],
+  );
   const latest = useRef({ keys, view, isHot });
   latest.current = { keys, view, isHot };
   return useMemo(
@@ -205,7 +211,7 @@ function useHeadActs({ view, change }: Viewing, visible: readonly Column[], setW
       onFilter,
       onHeat: (key: string) => {
         const { heat } = latest.current.view;
-        const all = heat.includes("*") ? visible.filter(({ type }) => type === "number").map((column) => column.key) : heat;
+        const all = heat.includes("*") ? visible.filter(isHot).map((column) => column.key) : heat;
         change({ heat: all.includes(key) ? all.filter((one) => one !== key) : [...all, key] });
       },
       onWidth: (key: string, width: number | undefined, isDone: boolean) => {

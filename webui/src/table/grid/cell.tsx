@@ -1,7 +1,7 @@
 // One value of one run, as its type reads best.
 import { Sparkline } from "../../charts";
-import { exact, listed, short, toNumber } from "../../format";
-import { Bytes, Chip, Duration, Progress, State, Time } from "../../parts";
+import { exact, listed, percent, short, toNumber } from "../../format";
+import { Bytes, Chip, Duration, Progress, State, Time, isOver } from "../../parts";
 import { Link } from "../../route";
 import type { Column, Kind, TableRow } from "../types";
 
@@ -30,7 +30,11 @@ export function full(column: Column, value: unknown): string | undefined {
 
 export function Value({ column, value, row }: { column: Column; value: unknown; row: TableRow }) {
   if (value === null || value === undefined || value === "") return <span className="muted">–</span>;
-  if (column.key === "run.progress") return <Progress share={toNumber(value as number) ?? null} state={row.state} />;
+  if (column.key === "run.progress") {
+    // A bar for what still moves; of what has ended the number says enough.
+    const share = toNumber(value as number) ?? 0;
+    return isOver(row.state) ? <span className="num">{percent(share)}</span> : <Progress share={share} state={row.state} />;
+  }
   switch (column.type) {
     case "number": {
       const number = toNumber(value as number | string);

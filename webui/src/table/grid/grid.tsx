@@ -1,6 +1,6 @@
 // The rows and columns in sight of a table of any size, under a head that stays.
 import { useVirtualizer } from "@tanstack/react-virtual";
-import type { KeyboardEvent, ReactNode, RefObject } from "react";
+import type { CSSProperties, KeyboardEvent, ReactNode, RefObject } from "react";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { Layout, drift, pagesOf } from "../rows/layout";
 import type { Rows } from "../state/userows";
@@ -103,6 +103,7 @@ export function Grid(props: GridProps) {
       aria-busy={rows.isOld}
       aria-activedescendant={rows.total && line !== undefined && lines.some(({ index }) => index === line) ? `line-${line}` : undefined}
       tabIndex={0}
+      style={{ "--line-height": `${height - 1}px` } as CSSProperties}
       onKeyDown={keys}
     >
       <Head {...props} columns={shown} all={all} width={width} height={height} onReveal={reveal} />

@@ -20,15 +20,22 @@ export const sections: { section: Section; title: string }[] = [
 export const narrowest = 48;
 const widest = 1200;
 
+/** What a phone shows beside the first column. */
+const important = ["run.state", "run.best_metric"];
+
 /** The columns that the view names and the store has; without a choice those that the server shows at first. */
-export function shown(all: readonly Column[], view: Pick<View, "columns">): Column[] {
-  if (!view.columns) return all.filter((column) => column.is_shown);
+export function shown(all: readonly Column[], view: Pick<View, "columns">, isNarrow = false): Column[] {
+  if (!view.columns) {
+    const usual = all.filter((column) => column.is_shown);
+    const rank = ({ key }: Column) => (key === usual[0]?.key ? -1 : (important.indexOf(key) + important.length + 1) % (important.length + 1));
+    return isNarrow ? usual.toSorted((one, other) => rank(one) - rank(other)) : usual;
+  }
   const byKey = new Map(all.map((column) => [column.key, column]));
   return view.columns.flatMap((key) => byKey.get(key) ?? []);
 }
 
 const widths: Record<Column["type"], number> = {
-  number: 84,
+  number: 96,
   text: 150,
   time: 104,
   duration: 96,
@@ -38,10 +45,13 @@ const widths: Record<Column["type"], number> = {
   labels: 150,
 };
 
+const own: Record<string, number> = { spark: 96, "run.progress": 132, "run.name": 220 };
+
 /** As wide as the type usually needs, and as the title does (about 7 px a letter, and the mark of the order). */
 export function usualWidth(column: Column, isFirst: boolean, isNarrow: boolean): number {
-  if (isFirst) return isNarrow ? 132 : 260;
-  return Math.max(widths[column.type], Math.min(220, column.title.length * 7 + 36));
+  if (isFirst) return isNarrow ? 124 : 260;
+  if (own[column.key]) return own[column.key]!;
+  return Math.max(widths[column.type], Math.min(220, column.title.length * 7 + 40));
 }
 
 export function placed(columns: readonly Column[], chosen: Record<string, number>, start: number, isNarrow: boolean): Placed[] {

@@ -94,6 +94,12 @@ test("columns that are gone are not shown, and the order is the person's", () =>
   expect(shown(all, { columns: ["metadata.x", "hparams.gone", "run.name"] }).map(({ key }) => key)).toEqual(["metadata.x", "run.name"]);
 });
 
+test("a phone shows state and best value beside the name", () => {
+  const all = ["run.name", "run.id", "run.best_metric", "run.state", "hparams.lr"].map((key) => column(key));
+  expect(shown(all, plain, true).map(({ key }) => key)).toEqual(["run.name", "run.state", "run.best_metric", "run.id", "hparams.lr"]);
+  expect(shown(all, { columns: ["run.id", "run.name"] }, true).map(({ key }) => key)).toEqual(["run.id", "run.name"]);
+});
+
 test("columns are moved, placed one after the other, and only those in sight are drawn", () => {
   expect(moved(["a", "b", "c"], "a", 1)).toEqual(["b", "a", "c"]);
   expect(moved(["a", "b", "c"], "c", -1)).toEqual(["c", "a", "b"]);
