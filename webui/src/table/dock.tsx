@@ -28,7 +28,7 @@ const least = 140;
 const step = 40;
 
 export function Dock({ kind, selection, chosen, bulk, isNarrow, raised }: DockProps) {
-  const [height, setHeight] = useState(() => remembered<number>("compare.height") ?? 340);
+  const [height, setHeight] = useState(() => remembered<number>("compare.height") ?? Math.round(window.innerHeight * 0.46));
   const [isFolded, setFolded] = useState(() => remembered<boolean>("compare.folded") ?? false);
   const [tab, setTab] = useQueryState<CompareTab>("compare", "curves", codecs.oneOf("curves", "differences", "parallel", "details"));
   const isMany = selection.ids.length > 1;
@@ -48,6 +48,7 @@ export function Dock({ kind, selection, chosen, bulk, isNarrow, raised }: DockPr
       {isOpen && <Sash height={height} onHeight={setHeight} />}
       <div className="dock-bar">
         <BulkBar kind={kind} ids={selection.ids} chosen={chosen} bulk={bulk} isNarrow={isNarrow} onClear={selection.clear} />
+        {isOpen && <DockTabs tab={tab} onTab={setTab} />}
         {isMany && (
           <span className="dock-end">
             {isOpen && (
@@ -65,19 +66,32 @@ export function Dock({ kind, selection, chosen, bulk, isNarrow, raised }: DockPr
       </div>
       {isOpen && (
         <div className="dock-body">
-          <div className="tabs" role="tablist" aria-label="Compare">
-            {tabs.map(({ key, label }) => (
-              <button key={key} type="button" role="tab" aria-selected={key === tab} onClick={() => setTab(key)}>
-                {label}
-              </button>
-            ))}
-          </div>
           <Suspense fallback={<Skeleton />}>
             <Compare {...(kind === "trials" ? { trials: ids } : { experiments: ids })} tab={tab} total={selection.ids.length} />
           </Suspense>
         </div>
       )}
     </section>
+  );
+}
+
+function DockTabs({ tab, onTab }: { tab: CompareTab; onTab: (tab: CompareTab) => void }) {
+  const keys = (event: KeyboardEvent<HTMLElement>) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const place = (tabs.findIndex(({ key }) => key === tab) + by + tabs.length) % tabs.length;
+    onTab(tabs[place]!.key);
+    (event.currentTarget.children[place] as HTMLElement | undefined)?.focus();
+  };
+  return (
+    <div className="tabs" role="tablist" aria-label="Compare" onKeyDown={keys}>
+      {tabs.map(({ key, label }) => (
+        <button key={key} type="button" role="tab" aria-selected={key === tab} tabIndex={key === tab ? 0 : -1} onClick={() => onTab(key)}>
+          {label}
+        </button>
+      ))}
+    </div>
   );
 }
 

@@ -11,6 +11,8 @@ export interface ShownTrial {
   bestStep?: number | undefined;
   /** One of many: pale. */
   isFaint?: boolean;
+  /** Instead of the colour of its number, where two of the same would meet. */
+  look?: Pick<Look, "color" | "dash">;
 }
 
 const groups = ["validation", "training"];
@@ -37,5 +39,5 @@ export function lookOf(curve: Envelope, chart: ChartOf, trials: readonly ShownTr
   const isFirst = one === chart.series[0];
   const name = chart.series.length === 1 ? trial.name : `${trial.name} ${seriesName(one, chart.series)}`;
   // Of several groups the first is strong: twenty trials in two groups each would hide each other.
-  return { name, bestStep, ...ofTrial(trial.id), isFaint: trial.isFaint || !isFirst };
+  return { name, bestStep, ...(trial.look ?? ofTrial(trial.id)), isFaint: trial.isFaint || !isFirst };
 }

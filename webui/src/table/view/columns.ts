@@ -49,7 +49,8 @@ const own: Record<string, number> = { spark: 96, "run.progress": 132, "run.name"
 
 /** As wide as the type usually needs, and as the title does (about 7 px a letter, and the mark of the order). */
 export function usualWidth(column: Column, isFirst: boolean, isNarrow: boolean): number {
-  if (isFirst) return isNarrow ? 124 : 260;
+  if (isFirst) return isNarrow ? 120 : 260;
+  if (isNarrow) return widths[column.type];
   if (own[column.key]) return own[column.key]!;
   return Math.max(widths[column.type], Math.min(220, column.title.length * 7 + 40));
 }
