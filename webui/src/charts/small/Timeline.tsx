@@ -1,7 +1,7 @@
 // The life of a trial as a thin strip: attempts, checkpoints, validations, pauses, its end.
-import { useEffect, useRef, useState } from "react";
 import { Tip } from "../../parts";
 import { duration, moment, plural, utc } from "../../format";
+import { useSize } from "../shell/useSize";
 import type { Mark, Moment } from "./moments";
 import { marks, pieces, span } from "./moments";
 import "./small.css";
@@ -13,19 +13,6 @@ const words: Record<Moment["kind"], string> = {
   state: "changed",
   end: "ended",
 };
-
-function useWidth(): [React.RefObject<HTMLDivElement | null>, number] {
-  const ref = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(600);
-  useEffect(() => {
-    const element = ref.current;
-    if (!element) return undefined;
-    const watcher = new ResizeObserver(() => setWidth(element.clientWidth));
-    watcher.observe(element);
-    return () => watcher.disconnect();
-  }, []);
-  return [ref, width];
-}
 
 function text(mark: Mark): string {
   const shown = mark.said.slice(0, 6);
@@ -41,7 +28,7 @@ function summary(moments: readonly Moment[]): string {
 
 /** `now` is for what still runs: pass the server's time, or leave it to the clock. */
 export function Timeline({ moments, now = Date.now() }: { moments: readonly Moment[]; now?: number }) {
-  const [ref, width] = useWidth();
+  const [ref, { width }] = useSize<HTMLDivElement>();
   if (!moments.length) return <p className="muted">Nothing has happened to this trial yet.</p>;
   const [from, to] = span(moments, now);
   const kinds = [...new Set(moments.map((one) => one.kind))];
@@ -51,7 +38,7 @@ export function Timeline({ moments, now = Date.now() }: { moments: readonly Mome
         {pieces(moments, now).map((piece) => (
           <i key={piece.attempt} className="timeline-piece" style={{ left: `${piece.from * 100}%`, width: `${(piece.to - piece.from) * 100}%` }} />
         ))}
-        {marks(moments, now, width).map((mark) => (
+        {marks(moments, now, width || 600).map((mark) => (
           <span key={mark.time} className={`timeline-mark ${mark.kind}`} style={{ left: `${mark.at * 100}%` }}>
             <Tip text={text(mark)}>
               <b tabIndex={0} role="img" aria-label={text(mark)} />
