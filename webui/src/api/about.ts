@@ -4,7 +4,7 @@ import type { Answer } from "./client";
 import { useGet } from "./query";
 
 export function useAbout(): UseQueryResult<Answer<"/api/v1/about">> {
-  return useGet(["home", "about"], "/api/v1/about", {});
+  return useGet(["about"], "/api/v1/about", {});
 }
 
 /** Why nothing can be changed from this page, to disable buttons with; empty when it can. */

@@ -13,7 +13,7 @@ const names = (change: Partial<Change>) => touched({ ...none, ...change }).map((
 test("a change asks again only for what it touches", () => {
   expect(names({ trials: [4] })).toEqual(["trial:4", "table", "home", "queue", "compare"]);
   expect(names({ logs: [4] })).toEqual(["logs:4"]);
-  expect(names({ other: true })).toEqual(["table", "home", "queue", "compare", "experiment", "trial", "models", "projects", "tasks"]);
+  expect(names({ other: true })).toEqual(["table", "home", "queue", "compare", "experiment", "trial", "models", "projects", "tasks", "about"]);
   expect(names({})).toEqual([]);
 });
 

@@ -23,7 +23,7 @@ export function touched(change: Change): [QueryKey, number][] {
   const rows = change.experiments.length + change.trials.length > 0 || change.other;
   if (rows) for (const name of ["table", "home", "queue", "compare"]) keys.push([[name], calm]);
   // An edit (a name, a note, a deleted checkpoint) does not say whose it was.
-  if (change.other) for (const name of ["experiment", "trial", "models", "projects", "tasks"]) keys.push([[name], calm]);
+  if (change.other) for (const name of ["experiment", "trial", "models", "projects", "tasks", "about"]) keys.push([[name], calm]);
   return keys;
 }
 

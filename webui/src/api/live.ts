@@ -86,12 +86,22 @@ function visibilityChanged(): void {
   else if (source === undefined || source.readyState === EventSource.CLOSED) connect();
 }
 
-/** Open the stream, once, when the page starts. */
-export function startLive(): void {
+const left = () => source?.close();
+const returned = (event: PageTransitionEvent) => event.persisted && connect();
+
+/** Open the stream, once, when the page starts. What is returned ends it. */
+export function startLive(): () => void {
   document.addEventListener("visibilitychange", visibilityChanged);
-  window.addEventListener("pagehide", () => source?.close());
-  window.addEventListener("pageshow", (event) => event.persisted && connect());
+  window.addEventListener("pagehide", left);
+  window.addEventListener("pageshow", returned);
   connect();
+  return () => {
+    document.removeEventListener("visibilitychange", visibilityChanged);
+    window.removeEventListener("pagehide", left);
+    window.removeEventListener("pageshow", returned);
+    clearTimeout(timer);
+    left();
+  };
 }
 
 function subscribe(listener: () => void): () => void {
@@ -99,8 +109,11 @@ function subscribe(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
+/** For code outside of components. */
+export const liveNow = (): Live => live;
+
 export function useLive(): Live {
-  return useSyncExternalStore(subscribe, () => live);
+  return useSyncExternalStore(subscribe, liveNow);
 }
 
 /** Hear each change as it comes, for what asks only for new points or lines instead of everything again. */

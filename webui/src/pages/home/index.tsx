@@ -69,7 +69,8 @@ export default function Home() {
   const home = useGet(["home", "page", since], "/api/v1/home", { query: since ? { since } : {} });
   const isEmpty = useAbout().data?.is_empty ?? false;
   if (!home.data) return <div className="page">{home.error ? <ErrorNote error={home.error} retry={home.refetch} /> : <Skeleton lines={8} />}</div>;
-  if (isEmpty && home.data.running.length === 0) {
+  const { running, ended, failed, projects } = home.data;
+  if (isEmpty && running.length + ended.length + failed.length === 0) {
     return (
       <div className="page">
         <FirstRun />
@@ -80,9 +81,9 @@ export default function Home() {
     <div className="page">
       <h1 className="visually-hidden">Home</h1>
       <Running home={home.data} />
-      <Failed failed={home.data.failed} />
-      <Ended ended={home.data.ended} since={since} />
-      <Projects projects={home.data.projects} />
+      <Failed failed={failed} />
+      <Ended ended={ended} since={since} />
+      <Projects projects={projects} />
     </div>
   );
 }
