@@ -102,6 +102,8 @@ def test_our_own_edit_is_told_at_once(looker: _Looker, history: History, run: Ru
 
 def test_a_lost_store_is_looked_at_anew(looker: _Looker, history: History, run: Run) -> None:
     """While the file is away every look fails; when it is back, everything may be old."""
+    rename(history, run, "another")
+    assert looker.look(edited=False).other  # the next one would be told only after a while
     place = Path(history.place).parent
     history.close()
     place.rename(place.with_name("elsewhere"))

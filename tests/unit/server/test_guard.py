@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import pydantic
 import pytest
 from fastapi import APIRouter, FastAPI
 
@@ -62,6 +63,15 @@ def config() -> str:
     error = ConfigError("Two things are wrong.")
     error.problems = (("name", "is missing"), ("searcher", "is unknown"))
     raise error
+
+
+class Strict(pydantic.BaseModel):
+    number: int
+
+
+@router.get("/broken", **READS)
+def broken() -> Strict:
+    return Strict(number="none")  # type: ignore[arg-type]
 
 
 @router.get("/odd", **READS)
@@ -337,8 +347,9 @@ def test_the_page_is_served(page: PageApp) -> None:
 )
 def test_no_path_leaves_the_page(page: PageApp, path: str) -> None:
     """Only files of the built page are served; links in it lead nowhere else."""
-    page.get("/api/v1/readable")
-    (page.settings.webui / "leak.txt").symlink_to(page.settings.webui.parent / "runs.db")
+    secret = page.settings.webui.parent / "runs.db"
+    secret.write_text("SQLite")
+    (page.settings.webui / "leak.txt").symlink_to(secret)
     for tried in (path, "/leak.txt"):
         assert b"SQLite" not in page.get(tried, token=None).content
 
@@ -361,6 +372,8 @@ def test_bodies_are_bounded(page: PageApp) -> None:
     for content in (large, pieces()):
         answer = page.ask("POST", "/api/v1/changeable", content=content, headers={"content-type": "application/json"})
         assert (answer.status_code, "larger" in answer.json()["detail"]) == (413, True)
+    said = {"content-type": "application/json", "content-length": str(len(large))}
+    assert page.ask("POST", "/api/v1/changeable", content=b"{}", headers=said).status_code == 413  # before it is read
 
 
 @pytest.mark.parametrize(
@@ -384,7 +397,7 @@ def test_several_problems_are_listed(page: PageApp) -> None:
 def test_a_bug_is_one_sentence(page: PageApp, caplog: pytest.LogCaptureFixture) -> None:
     """An unexpected error is logged with its traceback, and the page is told nothing about the inside."""
     with caplog.at_level(logging.ERROR, "determined.server"):
-        for path in ("/api/v1/fails/bug", "/api/v1/odd"):
+        for path in ("/api/v1/fails/bug", "/api/v1/odd", "/api/v1/broken"):
             answer = page.get(path)
             assert (answer.status_code, set(answer.json())) == (500, {"detail"})
             assert "secret" not in answer.text
