@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 
 import anyio.to_thread
@@ -11,8 +12,10 @@ from fastapi import FastAPI
 from determined._version import __version__
 from determined.client import Determined
 from determined.client._session import Session
+from determined.errors import DeterminedError
 from determined.server import failures
 from determined.server.changes import Watcher
+from determined.server.depends import close_index, index_for, made_index
 from determined.server.guard import API, Guard, Rules
 from determined.server.routes import ROUTERS
 from determined.server.settings import Settings
@@ -42,7 +45,7 @@ def make_app(session: Session, settings: Settings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router, prefix=API)
     app.mount("/", Page(settings.webui), name="page")
-    app.add_middleware(Guard, settings=settings, rules=Rules(ROUTERS), on_change=app.state.watcher.tell_edit)
+    app.add_middleware(Guard, settings=settings, rules=Rules(ROUTERS), on_change=lambda: _tell_edit(app))
     return app
 
 
@@ -51,7 +54,24 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
     watcher: Watcher = app.state.watcher
     watcher.start()
+    reading = threading.Thread(target=_read_runs, args=(app,), name="det-ui-index", daemon=True)
+    reading.start()
     try:
         yield
     finally:
         watcher.stop()
+        close_index(app)
+        reading.join(timeout=1.0)
+
+
+def _read_runs(app: FastAPI) -> None:
+    """Read all runs before somebody asks for a table of them."""
+    with contextlib.suppress(DeterminedError):  # whoever asks then is told
+        index_for(app).load_quietly()
+
+
+def _tell_edit(app: FastAPI) -> None:
+    """Let those who remember rows know that this server has changed something itself."""
+    app.state.watcher.tell_edit()
+    if (index := made_index(app)) is not None:
+        index.tell_edit()

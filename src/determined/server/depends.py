@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+import threading
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from fastapi import Depends, Request
+from fastapi import Depends, FastAPI, Request
 
 from determined.client import Determined
 from determined.client._session import Session
+from determined.errors import StoreUnavailable
 from determined.server.changes import Watcher
 from determined.server.settings import Settings
+
+if TYPE_CHECKING:
+    from determined.server.run_index.index import RunIndex
+
+_making = threading.Lock()
 
 
 def client_of(request: Request) -> Determined:
@@ -32,7 +39,41 @@ def watcher_of(request: Request) -> Watcher:
     return cast(Watcher, request.app.state.watcher)
 
 
+def index_of(request: Request) -> RunIndex:
+    """Return the index of all runs."""
+    return index_for(request.app)
+
+
+def index_for(app: FastAPI) -> RunIndex:
+    """Return the index of all runs. It is made when it is first asked for, because it loads numpy."""
+    with _making:
+        if getattr(app.state, "is_over", False):
+            raise StoreUnavailable("The server is ending. Start it again with: det ui")
+        if made_index(app) is None:
+            from determined.server.run_index.index import RunIndex
+
+            app.state.run_index = RunIndex(app.state.client._session)
+        return cast("RunIndex", app.state.run_index)
+
+
+def made_index(app: FastAPI) -> RunIndex | None:
+    """Return the index of all runs, if it was made."""
+    return cast("RunIndex | None", getattr(app.state, "run_index", None))
+
+
+def close_index(app: FastAPI) -> None:
+    """Close the index of all runs, and make none any more."""
+    with _making:
+        app.state.is_over = True
+        if (index := made_index(app)) is not None:
+            index.close()
+
+
 Client = Annotated[Determined, Depends(client_of)]
 StoreSession = Annotated[Session, Depends(session_of)]  # for routes that read rows of the store themselves
 ServerSettings = Annotated[Settings, Depends(settings_of)]
 Changes = Annotated[Watcher, Depends(watcher_of)]
+if TYPE_CHECKING:
+    Index = Annotated[RunIndex, Depends(index_of)]
+else:
+    Index = Annotated[Any, Depends(index_of)]  # its module is not loaded yet

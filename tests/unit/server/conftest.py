@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from determined.client import Determined
+from determined.server.depends import close_index
 from determined.server.routes import ROUTERS
 from tests.asking import API, Asker
 from tests.history import History
@@ -27,10 +28,11 @@ def runs(history: History) -> Iterator[Determined]:
 
 
 @pytest.fixture
-def page(runs: Determined) -> Asker:
+def page(runs: Determined) -> Iterator[Asker]:
     """The routes without their guard: errors come out as they were raised."""
     app = FastAPI()
     app.state.client, app.state.session = runs, runs._session
     for router in ROUTERS:
         app.include_router(router, prefix=API)
-    return Asker(app)
+    yield Asker(app)
+    close_index(app)

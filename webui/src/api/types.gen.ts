@@ -1247,7 +1247,7 @@ export interface components {
          * @description A column that the table can show.
          *
          *     `key` is `run.<name>` for what every run has, `hparams.<dotted name>`, `metadata.<dotted name>`, or
-         *     `metrics.<group>.<name>.<last|min|max|mean>`.
+         *     `metrics.<group>.<name>.<last|min|max|mean>`. Of more than 2000 keys the commonest have columns.
          */
         Column: {
             /** Is Shown */
@@ -1276,6 +1276,8 @@ export interface components {
         Columns: {
             /** Columns */
             columns: components["schemas"]["Column"][];
+            /** Is Rough */
+            is_rough: boolean;
         };
         /**
          * ComparedTrial
@@ -1327,6 +1329,9 @@ export interface components {
         /**
          * Condition
          * @description One condition on one column, as `lr < 0.01`.
+         *
+         *     Texts are compared exactly, parts of texts whatever their case. `is not` and `does not contain` also hold where
+         *     there is no value. The state ACTIVE is QUEUED, STARTING or RUNNING. Times are ISO 8601; UTC by default.
          */
         Condition: {
             /** Column */
@@ -2579,6 +2584,8 @@ export interface components {
             groups: {
                 [key: string]: number;
             };
+            /** Is Rough */
+            is_rough: boolean;
             /** Ranges */
             ranges: {
                 [key: string]: components["schemas"]["Range"];

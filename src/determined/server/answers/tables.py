@@ -18,7 +18,7 @@ class Column(Answer):
     """A column that the table can show.
 
     `key` is `run.<name>` for what every run has, `hparams.<dotted name>`, `metadata.<dotted name>`, or
-    `metrics.<group>.<name>.<last|min|max|mean>`.
+    `metrics.<group>.<name>.<last|min|max|mean>`. Of more than 2000 keys the commonest have columns.
     """
 
     key: str
@@ -33,10 +33,15 @@ class Columns(Answer):
     """All columns, those of every run first."""
 
     columns: list[Column]
+    is_rough: bool  # the server is still reading: these are the columns of the newest runs. Ask again in a second
 
 
 class Condition(Question):
-    """One condition on one column, as `lr < 0.01`."""
+    """One condition on one column, as `lr < 0.01`.
+
+    Texts are compared exactly, parts of texts whatever their case. `is not` and `does not contain` also hold where
+    there is no value. The state ACTIVE is QUEUED, STARTING or RUNNING. Times are ISO 8601; UTC by default.
+    """
 
     column: Annotated[str, Field(max_length=300)]
     operator: Operator
@@ -95,7 +100,10 @@ class Table(Answer):
     rows: list[TableRow]
     ranges: dict[str, Range]  # of the asked columns that are numbers
     best: dict[str, int]  # column to the id of its best row, where it is known which way is better
-    groups: dict[str, int]  # value of `group_by` (as text) to how many rows have it, in order
+    groups: dict[
+        str, int
+    ]  # value of `group_by` (as text, "" for none) to how many rows have it, in order; 1000 at most
+    is_rough: bool  # the server is still reading: `ranges` and `best` of hyperparameters and metrics follow. Ask again
 
 
 class Sparks(Answer):

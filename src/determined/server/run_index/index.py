@@ -1,0 +1,191 @@
+"""The index of all runs: brought up to date when it is asked, by whichever thread asks."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from determined.client._session import Session
+from determined.server.answers.tables import Kind, TableQuestion
+from determined.server.run_index import answer, condition, selection
+from determined.server.run_index.runs import AT_ONCE, Runs
+from determined.server.run_index.view import View
+from determined.store.messages import now
+from determined.store.overview import changes
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from determined.store.database.connection import Store
+
+SERVER_SECONDS = 0.5  # a database server does not say whether anything changed: it is asked so often at most
+OWED_SECONDS = 2.0  # while runs report: an edit that hides behind their rows is seen this late
+OWED_SHARE = 5  # looking at everything takes at most this part of the time
+FIRST_LOOK = 200  # runs whose keys are known at once
+
+
+class RunIndex:
+    """Answers questions about all runs of a store. Threads may share it.
+
+    At first the plain columns of all runs are read, which takes a moment; their documents (hyperparameters, metric
+    summaries, metadata) follow in `load`, or when a question needs them. Later only what changed is read.
+
+    Args:
+        session: The store.
+
+    Example::
+
+        index = RunIndex(session)
+        index.rows("experiments", TableQuestion(columns=["run.name", "hparams.lr"], sort=["hparams.lr"]))
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = threading.RLock()
+        self._runs = Runs()
+        self._store: Store | None = None
+        self._store_id = ""
+        self._mark: object = None
+        self._seen: changes.Marks | None = None
+        self._looked_at = self._checked_at = float("-inf")
+        self._check_seconds = 0.0
+        self._is_owed = self._is_edited = False
+        self._is_loaded = False
+        self._askers: set[object] = set()
+        self._is_closed = False
+
+    def columns(self, kind: Kind, project_id: int | None = None, experiment_id: int | None = None) -> dict[str, Any]:
+        """Return the columns that a table can show; only those of the newest runs while documents are being read."""
+        with self._asking():
+            view = self._view(kind)
+            if not self._is_loaded:
+                self._read_documents(self._runs.unread(FIRST_LOOK))
+                view = self._view(kind)
+            return {"columns": answer.columns(view, project_id, experiment_id), "is_rough": not self._is_loaded}
+
+    def rows(self, kind: Kind, question: TableQuestion) -> dict[str, Any]:
+        """Return a page of rows.
+
+        Raises:
+            InvalidValue: The question names a column that there is not, or compares what cannot be compared.
+        """
+        named = [key.removeprefix("-") for key in question.sort]
+        named += [each.column for each in condition.conditions(question.filter)] if question.filter else []
+        named += [question.group_by] if question.group_by else []
+        if not all(key.startswith("run.") for key in named):
+            self.load()
+        with self._asking():
+            view = self._view(kind)
+            rows = selection.ordered(view, selection.selected(view, question), question.sort, question.group_by)
+            is_rough = not self._is_loaded and any(not key.startswith("run.") for key in question.columns)
+            if is_rough:
+                wanted = {ident for ident in view.trial_ids()[answer.page_of(rows, question)].tolist() if ident}
+                self._read_documents(sorted(wanted))
+                view = View(self._runs, kind, now().timestamp())
+            return answer.table(view, rows, question, is_rough=is_rough)
+
+    def load(self) -> None:
+        """Read all documents that were not read yet, some at a time, so that others can ask meanwhile."""
+        while not self._load_some(AT_ONCE):
+            pass
+
+    def load_quietly(self) -> None:
+        """The same, behind everybody who asks something: two threads that compute make each other slow."""
+        while not self._load_some(AT_ONCE // 5):
+            while self._askers and not self._is_closed:
+                time.sleep(0.002)
+
+    def _load_some(self, most: int) -> bool:
+        """Read some documents; return whether all were read."""
+        with self._lock:
+            if not (self._is_loaded or self._is_closed):
+                self._refresh()
+                if some := self._runs.unread(most):
+                    self._read_documents(some)
+                else:
+                    self._is_loaded = not self._runs.settle()
+            return self._is_loaded or self._is_closed
+
+    def searched(self, kind: Kind, ids: list[int]) -> dict[int, tuple[int, str]]:
+        """Return the trial that stands for each of these rows, and the metric that its experiment searches for."""
+        with self._asking():
+            view = self._view(kind)
+            rows = selection.selected(view, TableQuestion(columns=[], ids=ids, archived=True))
+            trials, metrics = view.trial_ids()[rows].tolist(), view.hidden("searcher_metric").cells(rows)
+            several = zip(view.rows.ids[rows].tolist(), trials, metrics, strict=True)
+            return {ident: (trial, metric) for ident, trial, metric in several if trial and metric}
+
+    def tell_edit(self) -> None:
+        """Note that this server has changed something itself: the next question looks at everything."""
+        self._is_edited = True
+
+    def close(self) -> None:
+        """Give back the connection. No questions may follow."""
+        self._is_closed = True
+        with self._lock:
+            if self._store is not None:
+                self._store.close()
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        asker = object()
+        self._askers.add(asker)
+        try:
+            with self._lock:
+                yield
+        finally:
+            self._askers.discard(asker)
+
+    def _view(self, kind: Kind) -> View:
+        self._refresh()
+        return View(self._runs, kind, now().timestamp())
+
+    def _read_documents(self, ids: list[int]) -> None:
+        if ids:
+            with self._session.read() as conn:
+                self._runs.read_documents(conn, ids)
+
+    def _refresh(self) -> None:
+        """Read what changed since the last time."""
+        store, moment = self._opened(), time.monotonic()
+        if not store.is_sqlite and moment - self._looked_at < SERVER_SECONDS:
+            return
+        mark = store.change_mark()
+        if store.id != self._store_id:  # at first, or when another store has its place
+            self._store_id, self._seen, self._runs, self._is_loaded = store.id, None, Runs(), False
+        elif mark == self._mark and not self._is_edited and not self._is_due(moment):
+            return
+        self._is_owed = self._is_owed or mark != self._mark
+        with self._session.read() as conn:
+            self._read(conn, moment)
+        self._mark, self._looked_at = mark, moment
+
+    def _is_due(self, moment: float) -> bool:
+        """Return whether to look for edits, which leave no new rows; they may hide behind what does."""
+        return self._is_owed and moment - self._checked_at > max(OWED_SECONDS, OWED_SHARE * self._check_seconds)
+
+    def _read(self, conn: sa.Connection, moment: float) -> None:
+        if self._seen is None:
+            seen, change = changes.marks(conn), changes.Change(other=True)
+        else:
+            seen, change = changes.since(conn, self._seen)
+        if self._is_edited or change.other or self._is_due(moment):
+            self._is_edited = self._is_owed = False
+            self._runs.read_all(conn)
+            self._checked_at = time.monotonic()
+            self._check_seconds = self._checked_at - moment
+        else:
+            self._runs.read_some(conn, change.experiments, change.trials)
+        self._seen = seen
+
+    def _opened(self) -> Store:
+        """Return a connection of our own: its marks mean nothing on another one."""
+        if self._store is None:
+            from determined.store.database.connection import open_store
+
+            place = self._session.store.place
+            self._store = open_store(place.path or place.url.render_as_string(hide_password=False), create=False)
+        return self._store
