@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { foundIn } from "./found";
 import type { ComparedTrial, Difference } from "./values";
 import { bestOf, marked, names, parted, slots, usual, valueText } from "./values";
 
@@ -56,4 +57,23 @@ test("each keeps its colour, no two share one before all are used, and then they
   expect(new Set(many).size).toBe(20);
   expect(Math.max(...many)).toBeLessThan(24);
   expect(slots([7, 15]).get(7)).toBe(slots([7, 15, 23]).get(7));
+});
+
+test("the differing hyperparameters become axes by what their values are", () => {
+  const answer = {
+    trials: [trial(1), trial(2, { best_metric: "NaN" }), trial(3, { searcher_metric: "accuracy" })],
+    differences: [
+      difference("lr", { 1: 0.0001, 2: 0.1, 3: 0.01 }, "hparams"),
+      difference("layers", { 1: 2, 2: 3 }, "hparams"),
+      difference("optimizer", { 1: "sgd", 2: "adam", 3: { name: "x" } }, "hparams"),
+      difference("searcher.name", { 1: "a", 2: "b" }, "config"),
+    ],
+    equal: {},
+    hyperparameters: ["lr", "layers", "optimizer"],
+  };
+  const found = foundIn(answer, [1, 2, 3].map((id) => ({ id, name: `trial ${id}` })));
+  expect(found.parameters.map(({ name, kind, isWhole }) => [name, kind, isWhole])).toEqual([["lr", "log", false], ["layers", "linear", true], ["optimizer", "category", false]]);
+  expect(found.parameters[2]!.categories).toEqual(["adam", "sgd", '{"name":"x"}'].sort());
+  expect(found.results.map(({ metric }) => metric)).toEqual([0.5, null, null]);
+  expect(found.results[2]!.values).not.toHaveProperty("layers");
 });

@@ -22,6 +22,8 @@ export interface ParallelCoordinatesProps {
   lit?: number | undefined;
   onLight?: (trialId: number | undefined) => void;
   onOpen?: (trialId: number) => void;
+  /** The colour of a trial where it has one of its own; by default how good it is. */
+  colorOf?: (trialId: number) => string | undefined;
   height?: number;
   id?: string;
   empty?: string | undefined;
@@ -93,7 +95,7 @@ function seriesOption(props: ParallelCoordinatesProps, axes: AxisOf[], colors: C
     activeOpacity: 0.9,
     data: found.results.map((result) => {
       const isBest = result.trialId === winner && (!inside || inside.has(winner));
-      const color = isBest ? colors.best : rampColor(good(result.metric), colors);
+      const color = props.colorOf?.(result.trialId) ?? (isBest ? colors.best : rampColor(good(result.metric), colors));
       return {
         name: String(result.trialId),
         value: axes.map((axis) => valueOn(axis, result) ?? null),
