@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import itertools
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
