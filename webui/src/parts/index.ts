@@ -9,6 +9,7 @@ export type { IconName } from "./icons";
 export { Icon } from "./icons";
 export type { Item } from "./menu";
 export { Menu } from "./menu";
+export { Named } from "./named";
 export { Empty, ErrorNote, Skeleton } from "./notes";
 export { Chip, Tip } from "./small";
 export { Progress, State, isMoving, isOver, stateColour } from "./state";

@@ -1,6 +1,6 @@
 // What is over: what failed with its last line, and what ended well or was stopped.
 import { plural } from "../../format";
-import { Duration, Num, State, Time } from "../../parts";
+import { Duration, Named, Num, State, Time } from "../../parts";
 import { Link } from "../../route";
 import type { HomeAnswer } from ".";
 
@@ -16,16 +16,12 @@ export function Failed({ failed }: { failed: Run[] }) {
       <ul className="home-failed">
         {failed.map((run) => (
           <li key={run.id}>
-            <div className="home-name">
-              <Link to={`/experiments/${run.id}`} className="clip" title={run.name}>
-                {run.name}
-              </Link>
-              <span className="muted num">#{run.id}</span>
+            <Named to={`/experiments/${run.id}`} name={run.name} id={run.id}>
               <State state={run.state} />
               <span className="muted home-when">
                 <Time at={run.end_time ?? run.start_time} />
               </span>
-            </div>
+            </Named>
             {run.reason && <div>{run.reason}</div>}
             {run.last_line && (
               <code className="clip" title={run.last_line}>
@@ -72,11 +68,8 @@ function EndedTable({ ended }: { ended: Run[] }) {
       <tbody>
         {ended.map((run) => (
           <tr key={run.id}>
-            <td className="clip">
-              <Link to={`/experiments/${run.id}`} title={run.name}>
-                {run.name}
-              </Link>{" "}
-              <span className="muted num">#{run.id}</span>
+            <td>
+              <Named to={`/experiments/${run.id}`} name={run.name} id={run.id} />
             </td>
             <td>
               <State state={run.state} title={run.reason} />

@@ -1,7 +1,7 @@
 // What runs now: how far it is, when it will be done, what it has reached.
 import { Sparkline } from "../../charts/small/Sparkline";
 import { duration, listed, plural } from "../../format";
-import { Command, Num, Progress, State, Time } from "../../parts";
+import { Command, Named, Num, Progress, State, Time } from "../../parts";
 import { Link } from "../../route";
 import type { HomeAnswer } from ".";
 
@@ -24,12 +24,7 @@ function Card({ run }: { run: Run }) {
   const { id, name, state, searcher_metric: metric, best_metric: best } = run;
   return (
     <li className="home-run">
-      <div className="home-name">
-        <Link to={`/experiments/${id}`} className="clip" title={name}>
-          {name}
-        </Link>
-        <span className="muted num">#{id}</span>
-      </div>
+      <Named to={`/experiments/${id}`} name={name} id={id} />
       <State state={state} />
       <div className="home-progress">
         {run.progress === null ? <span className="muted">length unknown</span> : <Progress share={run.progress} state={state} />}

@@ -79,7 +79,7 @@ export function Notes({ project }: { project: ProjectAnswer }) {
           ) : (
             <>
               <header>
-                <h3 className="grow clip">{note.name || "Note"}</h3>
+                <h2 className="grow clip">{note.name || "Note"}</h2>
                 <button type="button" className="plain" disabled={Boolean(locked)} aria-label="Edit the note" title={locked || "Edit"} onClick={() => setEdited(place)}>
                   <Icon name="edit" />
                 </button>

@@ -4,8 +4,7 @@ import type { Answer } from "../../api";
 import { useGet, useReadOnly } from "../../api";
 import { plural } from "../../format";
 import { useCrumbs } from "../../frame";
-import { Command, Empty, ErrorNote, Skeleton, State, Time, Tip } from "../../parts";
-import { Link } from "../../route";
+import { Command, Empty, ErrorNote, Named, Skeleton, State, Time, Tip } from "../../parts";
 import { ChangePlace } from "./change";
 import "./queue.css";
 import { Slots } from "./slots";
@@ -42,11 +41,8 @@ function JobRow({ job, locked, onChange }: { job: Job; locked: string; onChange:
   return (
     <tr>
       <td className="phoneless muted">{place(job)}</td>
-      <td className="clip">
-        <Link to={`/experiments/${job.id}`} title={job.name}>
-          {job.name}
-        </Link>{" "}
-        <span className="muted num">#{job.id}</span>
+      <td>
+        <Named to={`/experiments/${job.id}`} name={job.name} id={job.id} />
         <div className="phone-only muted num">
           {job.slots_used > 0 ? `${job.slots_used} of ${plural(job.slots_asked, "slot")}` : place(job)} · priority {job.priority}
         </div>
@@ -91,7 +87,9 @@ function Jobs({ jobs }: { jobs: Job[] }) {
             <th className="num phoneless">Priority</th>
             <th className="roomy">Submitted</th>
             <th className="roomy">Owner</th>
-            <th aria-label="Change" />
+            <th>
+              <span className="visually-hidden">Change</span>
+            </th>
           </tr>
         </thead>
         <tbody>

@@ -46,7 +46,9 @@ function Boards({ boards, locked }: { boards: Board[]; locked: string }) {
             <th>Shows</th>
             <th>Started</th>
             <th className="num roomy">Process</th>
-            <th aria-label="End" />
+            <th>
+              <span className="visually-hidden">End</span>
+            </th>
           </tr>
         </thead>
         <tbody>
@@ -70,7 +72,7 @@ function Boards({ boards, locked }: { boards: Board[]; locked: string }) {
               <td className="num roomy muted">{board.pid}</td>
               <td className="num">
                 <Tip text={locked}>
-                  <button type="button" disabled={Boolean(locked)} onClick={() => void end(board)} aria-label={`End TensorBoard ${board.id}`}>
+                  <button type="button" disabled={Boolean(locked)} onClick={() => void end(board)} aria-label={`${board.is_alive ? "End" : "Remove"} TensorBoard ${board.id}`}>
                     {board.is_alive ? "End" : "Remove"}
                   </button>
                 </Tip>
