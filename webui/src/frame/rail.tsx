@@ -43,7 +43,7 @@ export function Rail() {
           {word}
         </Link>
       ))}
-      <div className="rail-more">
+      <div className="rail-more" data-current={places.some((place) => place.spare && page && place.pages.includes(page)) || undefined}>
         <Menu
           align="right up"
           className="plain"

@@ -44,7 +44,7 @@ function Boards({ boards, locked }: { boards: Board[]; locked: string }) {
           <tr>
             <th>TensorBoard</th>
             <th>Shows</th>
-            <th>Started</th>
+            <th className="phoneless">Started</th>
             <th className="num roomy">Process</th>
             <th>
               <span className="visually-hidden">End</span>
@@ -66,7 +66,7 @@ function Boards({ boards, locked }: { boards: Board[]; locked: string }) {
               <td>
                 <Shows board={board} />
               </td>
-              <td className="muted">
+              <td className="phoneless muted">
                 <Time at={board.started} />
               </td>
               <td className="num roomy muted">{board.pid}</td>
