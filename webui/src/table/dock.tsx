@@ -59,7 +59,7 @@ export function Dock({ kind, selection, chosen, bulk, isNarrow, raised }: DockPr
             )}
             <button type="button" aria-expanded={isOpen} onClick={() => fold(!isFolded)}>
               <Icon name={isOpen ? "down" : "up"} size={14} />
-              Compare
+              {isNarrow ? <span className="visually-hidden">Compare</span> : "Compare"}
             </button>
           </span>
         )}

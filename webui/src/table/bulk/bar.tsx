@@ -36,7 +36,7 @@ export function BulkBar({ kind, ids, chosen, bulk, isNarrow, onClear }: BarProps
   const inMenu = isNarrow ? all : all.filter(({ isFirst }) => !isFirst);
   return (
     <>
-      <span className="num">{plural(ids.length, thing(kind))} selected</span>
+      <span className="num">{isNarrow ? ids.length : plural(ids.length, thing(kind))} selected</span>
       {!isNarrow &&
         all
           .filter(({ isFirst }) => isFirst)

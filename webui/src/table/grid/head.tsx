@@ -36,11 +36,14 @@ export const Head = memo(function Head(props: HeadProps) {
   const row = useRef<HTMLDivElement>(null);
   const [stop, setStop] = useState(0);
   const [marker, setMarker] = useState<number>();
-  const focus = (place: number) => {
+  const focus = (place: number, isMoving = false) => {
     const to = Math.max(0, Math.min(all.length - 1, place));
     setStop(to);
     props.onReveal(to);
-    requestAnimationFrame(() => row.current?.querySelector<HTMLElement>(`[data-place="${to}"]`)?.focus());
+    const cell = () => row.current?.querySelector<HTMLElement>(`[data-place="${to}"]`);
+    // One that was out of sight, or that is being moved, is drawn there with the next frame.
+    if (cell() && !isMoving) cell()?.focus();
+    else requestAnimationFrame(() => cell()?.focus());
   };
   return (
     <div className="head" role="rowgroup" style={{ width, height }}>
@@ -66,7 +69,7 @@ export const Head = memo(function Head(props: HeadProps) {
 interface HeadCellProps extends HeadProps {
   at: Placed;
   isStop: boolean;
-  onFocus: (place: number) => void;
+  onFocus: (place: number, isMoving?: boolean) => void;
   onMark: (place: number | undefined) => void;
 }
 
@@ -112,7 +115,7 @@ function HeadCell(props: HeadCellProps) {
     else if (!step) return;
     else if (event.altKey) {
       onMove(column.key, place + step);
-      onFocus(place + step);
+      onFocus(place + step, true);
     } else if (event.shiftKey) onWidth(column.key, clampWidth(width + step * 16), true);
     else onFocus(place + step);
     event.preventDefault();

@@ -27,11 +27,13 @@ export function heads(columns: readonly Column[]): string[] {
 
 export async function exported({ columns, ask, onProgress }: Export): Promise<string> {
   const rows: Cell[][] = [];
+  // Without its number a row could not be found again.
+  const isNumbered = columns.some(({ key }) => key === "run.id");
   for (;;) {
     const { rows: more, total } = await ask(rows.length, step);
-    for (const row of more) rows.push([row.id, ...row.cells.map(cell)]);
+    for (const row of more) rows.push([...(isNumbered ? [] : [row.id]), ...row.cells.map(cell)]);
     onProgress(rows.length, total);
-    if (more.length === 0 || rows.length >= total) return toCsv(["id", ...heads(columns)], rows);
+    if (more.length === 0 || rows.length >= total) return toCsv([...(isNumbered ? [] : ["ID"]), ...heads(columns)], rows);
   }
 }
 

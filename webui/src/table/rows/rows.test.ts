@@ -73,7 +73,7 @@ test("all pages of rows go into one file, lists as text, and equal titles are to
     ask: async (offset, limit) => ({ total: 1001, rows: all.slice(offset, offset + limit) }) as never,
     onProgress: (done, total) => steps.push(`${done}/${total}`),
   });
-  expect(text.split("\n").slice(0, 3)).toEqual(["id,Labels,loss", '0,"a, b",0.125', "1,,0.5"]);
+  expect(text.split("\n").slice(0, 3)).toEqual(["ID,Labels,loss", '0,"a, b",0.125', "1,,0.5"]);
   expect([text.split("\n").length, steps]).toEqual([1003, ["1000/1001", "1001/1001"]]);
   expect(heads([column("hparams.lr", "lr"), column("metrics.training.lr.last", "lr"), column("run.id", "ID")])).toEqual(["hparams.lr", "metrics.training.lr.last", "ID"]);
 });
