@@ -16,6 +16,8 @@ class Envelope(Answer):
     """One curve in buckets, as columns. Where points are few, each has a bucket of its own.
 
     x of a bucket is its last step (`ends`); epochs and seconds are at the same places (seconds since the trial began).
+    Samples that belong to no step, such as those of the profiler, have whole seconds for steps, in `first` and `last`
+    of the question too.
     """
 
     trial_id: int
@@ -32,6 +34,7 @@ class Envelope(Answer):
     shown: int  # buckets
     points: int  # in the range that was asked for
     total: int  # of the whole curve
+    is_sampled: bool  # over time: its steps are seconds
 
 
 class Curves(Answer):
@@ -48,6 +51,7 @@ class SeriesAnswer(Answer):
     chart: str  # base name: training and validation curves of one base name share a chart
     points: int
     trials: int
+    is_sampled: bool  # over time only: samples that belong to no step
 
 
 class SeriesList(Answer):

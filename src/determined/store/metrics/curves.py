@@ -288,6 +288,6 @@ def cells_between(conn: sa.Connection, series: sa.Row[Any], level: int, low: int
     """Return the full cells of a level that overlap a range, and what follows the last of them."""
     place = {"series": series.id, "level": level, "low": low, "high": high}
     begin = conn.scalar(_BEGIN, place) if low > 0 else 0
-    cells = [Cell(*row) for row in conn.execute(_CELLS, place | {"low": begin or 0})]
+    cells = [Cell(*row) for row in conn.execute(_CELLS, place | {"low": begin or 0}).all()]
     cells += Rollup.load(series.rollup).tail(level)
     return [cell for cell in cells if cell.last_steps >= low and cell.first_steps <= high]

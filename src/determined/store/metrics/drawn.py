@@ -7,30 +7,25 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from determined.store import rows, values
+from determined.store import values
 from determined.store.metrics.buckets import of_cells, of_points
 from determined.store.metrics.curves import EXACT, cells_between, level_of, points_between
+from determined.store.metrics.places import EPOCHS, RAW_TIME, Places, body_of, epochs_of, since, visible
 from determined.store.metrics.rollups import Envelope, Rollup, real, width
 from determined.store.metrics.series import mentions
-from determined.store.schema import Moment, metric_cells, metric_series, metrics, trials
+from determined.store.schema import metric_cells, metric_series, metrics, trials
 
 MOST_ODD = 100
 MOST_BUCKETS = 40_000  # of all curves together
 LEAST_BUCKETS = 100  # of each
 MOST_POINTS = 80_000  # that are read one by one, of all curves together
 MOST_RANGES = 20  # in which points that are no numbers are looked for
-
-EPOCHS = ("epochs", "epoch")  # what the count of epochs is called in a report, the first that is there
-
-_scan = json.JSONDecoder().raw_decode
-_moment = Moment().process_result_value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,22 +132,11 @@ def _long(
 ) -> Drawn:
     low, high = _ends(series, asked)
     found = of_cells(cells_between(conn, series, level_of(there, asked.buckets), low, high), asked.buckets)
-    at = _reports_at(conn, series, found.ends, has_epochs=has_epochs)
-    epochs = [at[end][1] if end in at else None for end in found.ends]
-    seconds = [_since(started, at[end][0]) if end in at else None for end in found.ends]
+    seconds, epochs = Places(conn, series, started, has_epochs=has_epochs).at(found.ends)
     odd = _odd(conn, series, found) if any(found.odd) else []
     points = sum(found.count) + sum(found.odd)
     place = (series.trial_id, series.metric_group, series.name)
     return Drawn(*place, found, epochs, seconds, odd, points, series.points)
-
-
-def _reports_at(
-    conn: sa.Connection, series: sa.Row[Any], steps: Sequence[int], *, has_epochs: bool
-) -> dict[int, tuple[Any, float | None]]:
-    """Return time and epochs of the reports at these steps."""
-    columns = [metrics.c.steps, _RAW_TIME, *([metrics.c.body] if has_epochs else [])]
-    query = sa.select(*columns).where(*_visible(series), rows.among(conn, metrics.c.steps, steps))
-    return {row[0]: (row[1], _epochs(_body(row[2])) if has_epochs else None) for row in conn.execute(query)}
 
 
 def _odd(conn: sa.Connection, series: sa.Row[Any], found: Envelope) -> list[tuple[int, float]]:
@@ -164,7 +148,7 @@ def _odd(conn: sa.Connection, series: sa.Row[Any], found: Envelope) -> list[tupl
         tail = [(cell.first_steps, cell.last_steps) for cell in Rollup.load(series.rollup).tail(0) if cell.odd]
         for begin, end in [*cells, *(each for each in tail if low <= each[0] <= high)]:
             query = sa.select(metrics.c.steps, metrics.c.body).where(
-                *_visible(series), metrics.c.steps.between(begin, end)
+                *visible(series), metrics.c.steps.between(begin, end)
             )
             for steps, body in conn.execute(query.order_by(metrics.c.steps)):
                 value = real(values.load(body).get(series.name))
@@ -204,9 +188,9 @@ def _short(
     """Yield the same metric of several trials."""
     read: dict[int, list[tuple[int, float, int | None, Any, float | None]]] = {row.trial_id: [] for row in series}
     for trial_id, steps, body, window, time in _reports(conn, series, asked):
-        found = _body(body)
+        found = body_of(body)
         if (value := real(found.get(series[0].name))) is not None:
-            read[trial_id].append((steps, value, window, time, _epochs(found)))
+            read[trial_id].append((steps, value, window, time, epochs_of(found)))
     for row in series:
         points = read[row.trial_id]
         envelope = of_points([point[:3] for point in points], asked.buckets)
@@ -217,7 +201,7 @@ def _short(
             row.name,
             envelope,
             [at[end][4] for end in envelope.ends],
-            [_since(started[row.trial_id], at[end][3]) for end in envelope.ends],
+            [since(started[row.trial_id], at[end][3]) for end in envelope.ends],
             [(point[0], point[1]) for point in points if not math.isfinite(point[1])][:MOST_ODD],
             len(points),
             row.points,
@@ -226,7 +210,7 @@ def _short(
 
 def _reports(conn: sa.Connection, series: Sequence[sa.Row[Any]], asked: Range) -> Iterable[Any]:
     column = metrics.c
-    query = sa.select(column.trial_id, column.steps, column.body, column.window_batches, _RAW_TIME).where(
+    query = sa.select(column.trial_id, column.steps, column.body, column.window_batches, RAW_TIME).where(
         column.trial_id.in_([row.trial_id for row in series]),
         column.metric_group == series[0].metric_group,
         column.archived == sa.false(),
@@ -235,34 +219,4 @@ def _reports(conn: sa.Connection, series: Sequence[sa.Row[Any]], asked: Range) -
     )
     if asked.last is not None:
         query = query.where(column.steps <= asked.last)
-    return conn.execute(query.order_by(column.trial_id, column.steps))
-
-
-# What a row says.
-
-_RAW_TIME = sa.type_coerce(metrics.c.report_time, sa.Text)  # parsed only where it is shown
-
-
-def _visible(series: sa.Row[Any]) -> tuple[sa.ColumnElement[bool], ...]:
-    column = metrics.c
-    here = (column.trial_id == series.trial_id, column.metric_group == series.metric_group)
-    return *here, column.archived == sa.false()
-
-
-def _body(text: str) -> dict[str, Any]:
-    """Return what `values.load` does, in a third of the time for what has only numbers."""
-    if 'NaN"' in text or 'Infinity"' in text:
-        found: dict[str, Any] = values.load(text)
-    else:
-        found, _ = _scan(text)
-    return found
-
-
-def _epochs(body: dict[str, Any]) -> float | None:
-    return real(body.get(EPOCHS[0], body.get(EPOCHS[1])))
-
-
-def _since(started: datetime.datetime, raw: Any) -> float:
-    time = _moment(raw, None)  # type: ignore[arg-type]  # the dialect does not matter for what is read
-    assert time is not None
-    return (time - started).total_seconds()
+    return conn.execute(query.order_by(column.trial_id, column.steps)).all()

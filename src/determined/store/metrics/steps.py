@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -52,31 +52,56 @@ def page(
         offset: Leave out the last so many.
     """
     groups = _groups(conn, trial_id)
-    parts = _parts(trial_id, groups, which)
-    if not parts:
+    places = _places(trial_id, groups, which)
+    if not places:
         return [], 0
-    found = parts[0] if len(parts) == 1 else sa.union(*parts)
-    total = conn.scalar(sa.select(sa.func.count()).select_from(found.subquery())) or 0
+    selects = [sa.select(column.label("steps")).where(where, column >= 0) for column, where, _ in places]
+    found = selects[0].distinct() if len(selects) == 1 else sa.union(*selects)
     steps = conn.scalars(found.order_by(sa.text("steps DESC")).limit(limit).offset(offset)).all()
-    return _read(conn, trial_id, groups, list(steps)), int(total)
+    return _read(conn, trial_id, groups, list(steps)), _count(conn, places)
 
 
 def _groups(conn: sa.Connection, trial_id: int) -> list[str]:
+    """Return the groups that have reports of steps, the largest first."""
     column = metric_series.c
-    query = sa.select(column.metric_group).where(column.trial_id == trial_id, column.last_steps.is_not(None)).distinct()
-    return sorted(conn.scalars(query))
+    query = sa.select(column.metric_group).where(column.trial_id == trial_id, column.last_steps.is_not(None))
+    return list(conn.scalars(query.group_by(column.metric_group).order_by(sa.func.max(column.points).desc())))
 
 
-def _parts(trial_id: int, groups: list[str], which: str) -> list[sa.Select[Any]]:
-    saved = sa.select(checkpoints.c.steps).where(checkpoints.c.trial_id == trial_id, checkpoints.c.state != "DELETED")
-    reported = [
-        sa.select(metrics.c.steps).where(*_reports(trial_id), metrics.c.metric_group == group, metrics.c.steps >= 0)
-        for group in groups
-        if which == "all" or group == which
-    ]
+class Place(NamedTuple):
+    """Where steps of a trial are found."""
+
+    column: sa.Column[int]
+    where: sa.ColumnElement[bool]
+    is_unique: bool  # no step is there twice
+
+
+def _places(trial_id: int, groups: list[str], which: str) -> list[Place]:
+    here = checkpoints.alias()
+    saved = Place(here.c.steps, sa.and_(here.c.trial_id == trial_id, here.c.state != "DELETED"), is_unique=False)
     if which == "checkpoint":
-        return [saved.distinct()]
-    return [*reported, saved] if which == "all" else reported
+        return [saved]
+    found: list[Place] = []
+    for group in groups:
+        if which in ("all", group):
+            there = metrics.alias()
+            mine = (there.c.trial_id == trial_id, there.c.metric_group == group, there.c.archived == sa.false())
+            found.append(Place(there.c.steps, sa.and_(*mine), is_unique=True))
+    return [*found, saved] if which == "all" else found
+
+
+def _count(conn: sa.Connection, places: list[Place]) -> int:
+    """Return how many steps there are: those of the first place, and those of each other that no earlier one has.
+
+    Only the largest place is counted row by row; for the smaller ones there is an index.
+    """
+    total = 0
+    for number, (column, where, is_unique) in enumerate(places):
+        earlier = [sa.exists().where(other.where, other.column == column) for other in places[:number]]
+        counted = sa.func.count() if is_unique else sa.func.count(column.distinct())
+        query = sa.select(counted).select_from(column.table).where(where, column >= 0, *(~each for each in earlier))
+        total += conn.scalar(query) or 0
+    return total
 
 
 def _reports(trial_id: int) -> tuple[sa.ColumnElement[bool], ...]:
