@@ -33,7 +33,7 @@ export function CheckpointDialog({ uuid, onClose }: { uuid: string; onClose: () 
 function Doings({ checkpoint, onRegister, onDeleted }: { checkpoint: Checkpoint; onRegister: () => void; onDeleted: () => void }) {
   const remove = async () => {
     const versions = checkpoint.versions.length ? ` ${plural(checkpoint.versions.length, "model version")} would point at nothing.` : "";
-    const lost = `${plural(checkpoint.files.length, "file")} with ${bytes(checkpoint.size)} are deleted from ${checkpoint.location}.${versions}`;
+    const lost = `${plural(filesOf(checkpoint).length, "file")} with ${bytes(checkpoint.size)} are deleted from ${checkpoint.location}.${versions}`;
     if (!(await confirm({ title: `Delete checkpoint ${checkpoint.uuid.slice(0, 8)}?`, lost, action: "Delete" }))) return;
     if (await act(() => api.delete("/api/v1/checkpoints/{uuid}", { path: { uuid: checkpoint.uuid } }))) onDeleted();
   };
@@ -105,7 +105,11 @@ function Labelled({ title, text }: { title: string; text: string }) {
   );
 }
 
+/** Directories are listed too, and have nothing to show. */
+const filesOf = (checkpoint: Checkpoint) => checkpoint.files.filter((file) => !file.path.endsWith("/"));
+
 function Files({ checkpoint }: { checkpoint: Checkpoint }) {
+  const files = filesOf(checkpoint);
   const [verified, setVerified] = useState<Verified>();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
@@ -125,7 +129,7 @@ function Files({ checkpoint }: { checkpoint: Checkpoint }) {
       <div className="row tab-bar">
         <h3>Files</h3>
         <span className="muted num">
-          {plural(checkpoint.files.length, "file")}, {bytes(checkpoint.size)}
+          {plural(files.length, "file")}, {bytes(checkpoint.size)}
         </span>
         <span className="grow" />
         <Action why={busy ? "The files are being read." : checkpoint.actions.verify} onAct={() => void verify()}>
@@ -149,7 +153,7 @@ function Files({ checkpoint }: { checkpoint: Checkpoint }) {
       <div className="scroll file-list">
         <table>
           <tbody>
-            {checkpoint.files.map((file) => (
+            {files.map((file) => (
               <tr key={file.path}>
                 <td className="mono clip" title={file.path}>
                   {file.path}

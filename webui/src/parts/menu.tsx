@@ -1,6 +1,6 @@
 // A button that opens a short list of verbs.
 import type { KeyboardEvent, ReactNode } from "react";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useLayoutEffect, useRef, useState } from "react";
 
 export interface Item {
   label: string;
@@ -34,6 +34,15 @@ export function Menu({ label, items, name, align = "left", className }: MenuProp
     const away = (event: PointerEvent) => !root.current?.contains(event.target as Node) && setOpen(false);
     document.addEventListener("pointerdown", away);
     return () => document.removeEventListener("pointerdown", away);
+  }, [open]);
+
+  // Near the edge of a narrow window the list moves inwards.
+  useLayoutEffect(() => {
+    const list = open ? root.current?.querySelector<HTMLElement>(".menu-list") : undefined;
+    if (!list) return;
+    const { left, right } = list.getBoundingClientRect();
+    const shift = left < 8 ? 8 - left : Math.min(0, window.innerWidth - 8 - right);
+    if (shift) list.style.transform = `translateX(${shift}px)`;
   }, [open]);
 
   const close = () => {

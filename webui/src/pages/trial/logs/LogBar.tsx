@@ -53,7 +53,13 @@ export function LogBar({ trialId, query, info, matches, onStep, view, onView }: 
 
 function Found({ matches, onStep }: { matches: NonNullable<LogBarProps["matches"]>; onStep: (step: 1 | -1) => void }) {
   const total = `${count(matches.total)}${matches.isAll ? "" : "+"}`;
-  if (matches.error) return <span className="log-bad">{matches.error}</span>;
+  if (matches.error) {
+    return (
+      <span className="clip log-bad" role="alert" title={matches.error}>
+        {matches.error}
+      </span>
+    );
+  }
   return (
     <>
       <span className="muted num" role="status">

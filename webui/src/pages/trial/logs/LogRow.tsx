@@ -34,15 +34,17 @@ export const LogRow = memo(function LogRow({ line, find, isCurrent, hasTimes, ha
       )}
       {isNewAttempt && <span className="log-tag">attempt {line.attempt}</span>}
       {hasRanks && <span className="log-tag">{line.rank === null ? "" : `rank ${line.rank}`}</span>}
-      {line.level && <span className="log-level">{line.level} </span>}
-      {pieces(styled, ranges(text, find)).map((piece, place) => (
-        <Piece key={place} {...piece} />
-      ))}
-      {isLong && !isWhole && !isCurrent && (
-        <button type="button" className="link" onClick={() => setWhole(true)}>
-          … {count(line.text.length - longest)} more characters
-        </button>
-      )}
+      <span className="log-text">
+        {line.level && <span className="log-level">{line.level} </span>}
+        {pieces(styled, ranges(text, find)).map((piece, place) => (
+          <Piece key={place} {...piece} />
+        ))}
+        {isLong && !isWhole && !isCurrent && (
+          <button type="button" className="link" onClick={() => setWhole(true)}>
+            … {count(line.text.length - longest)} more characters
+          </button>
+        )}
+      </span>
     </div>
   );
 });

@@ -25,6 +25,7 @@ export function LogView({ log, find, current, hasTimes, hasRanks, wrap, onPick }
   const { lines, oldest, isAtEnd } = log.window;
   const box = useRef<HTMLDivElement>(null);
   const [seen, setSeen] = useState(0);
+  const [isSettled, setSettled] = useState(false);
   const rows = useVirtualizer({
     count: lines.length,
     getScrollElement: () => box.current,
@@ -46,17 +47,21 @@ export function LogView({ log, find, current, hasTimes, hasRanks, wrap, onPick }
     if (log.target === undefined) rows.scrollToEnd();
     else rows.scrollToIndex(Math.min(placeOf(lines, log.target), lines.length - 1), { align: "center" });
     setSeen(newest);
+    // While the view is on its way to a line, lines added before it would lead it to another one.
+    setSettled(false);
+    const timer = setTimeout(() => setSettled(true), 300);
+    return () => clearTimeout(timer);
     // Once per jump, not with each line that comes.
   }, [log.jump, log.target]);
   useEffect(() => {
     if (isDown) setSeen(newest);
   }, [isDown, newest]);
   useEffect(() => {
-    if (first < near && oldest !== null) log.older();
-  }, [first, oldest, lines.length]);
+    if (isSettled && first < near && oldest !== null) log.older();
+  }, [isSettled, first, oldest, lines.length]);
   useEffect(() => {
-    if (last > lines.length - near && !isAtEnd) log.newer();
-  }, [last, lines.length, isAtEnd]);
+    if (isSettled && last > lines.length - near && !isAtEnd) log.newer();
+  }, [isSettled, last, lines.length, isAtEnd]);
 
   const unseen = isDown ? 0 : lines.length - placeOf(lines, seen + 1);
   const toEnd = () => (isAtEnd ? rows.scrollToEnd() : log.goTo("end"));
@@ -65,24 +70,26 @@ export function LogView({ log, find, current, hasTimes, hasRanks, wrap, onPick }
       <div className={wrap ? "log-box wrap" : "log-box"} ref={box} role="log" aria-label="Log" aria-live="off" tabIndex={0}>
         <div className="log-space" style={{ height: rows.getTotalSize() }}>
           {oldest === null && first === 0 && <span className="visually-hidden">Beginning of the log</span>}
-          {items.map((item) => {
-            const line = lines[item.index];
-            if (!line) return null;
-            const before = lines[item.index - 1];
-            return (
-              <div key={item.key} data-index={item.index} ref={rows.measureElement} className="log-place" style={{ transform: `translateY(${item.start}px)` }}>
-                <LogRow
-                  line={line}
-                  find={find}
-                  isCurrent={line.id === current}
-                  hasTimes={hasTimes}
-                  hasRanks={hasRanks}
-                  isNewAttempt={before !== undefined && before.attempt !== line.attempt && line.attempt !== null}
-                  onPick={onPick}
-                />
-              </div>
-            );
-          })}
+          <div className="log-rows" style={{ top: items[0]?.start ?? 0 }}>
+            {items.map((item) => {
+              const line = lines[item.index];
+              if (!line) return null;
+              const before = lines[item.index - 1];
+              return (
+                <div key={item.key} data-index={item.index} ref={rows.measureElement}>
+                  <LogRow
+                    line={line}
+                    find={find}
+                    isCurrent={line.id === current}
+                    hasTimes={hasTimes}
+                    hasRanks={hasRanks}
+                    isNewAttempt={before !== undefined && before.attempt !== line.attempt && line.attempt !== null}
+                    onPick={onPick}
+                  />
+                </div>
+              );
+            })}
+          </div>
         </div>
       </div>
       {!isDown && lines.length > 0 && (

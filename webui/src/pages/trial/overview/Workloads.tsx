@@ -45,7 +45,7 @@ export function Workloads({ trial }: { trial: Trial }) {
       {data && data.total > 0 && (
         <>
           <div className="scroll">
-            <table>
+            <table className="reports">
               <thead>
                 <tr>
                   <th className="num">Batch</th>
