@@ -15,6 +15,7 @@ export { toLine } from "./logic/envelopes";
 export type { Line, Place } from "./logic/lines";
 export type { Span } from "./logic/ticks";
 export { ChartShell } from "./shell/ChartShell";
+export { Swatch } from "./shell/Swatch";
 export { useColors } from "./shell/palette";
 export type { Moment } from "./small/moments";
 export { Sparkline } from "./small/Sparkline";

@@ -1,6 +1,7 @@
 // Names and colours of few lines; pressing one hides its line. Their values follow the cross-hair.
 import { short } from "../../format";
 import type { Line } from "../logic/lines";
+import { Swatch } from "../shell/Swatch";
 import type { Row } from "./hover";
 
 interface LegendProps {
@@ -20,7 +21,7 @@ function shownValue(line: Line, rows: readonly Row[] | undefined): string {
 export function Legend({ lines, hidden, onToggle, rows }: LegendProps) {
   return lines.map((line) => (
     <button key={line.id} type="button" className="legend-item" aria-pressed={!hidden.has(line.id)} title={`Show or hide ${line.name}`} onClick={() => onToggle(line.id)}>
-      <i className="swatch" style={{ background: line.color }} />
+      <Swatch color={line.color} dash={line.dash} />
       <span className="clip">{line.name}</span>
       <b className="num">{shownValue(line, rows)}</b>
     </button>

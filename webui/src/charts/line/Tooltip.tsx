@@ -2,6 +2,7 @@
 import { useEffect, useRef } from "react";
 import { count, duration, short } from "../../format";
 import type { Place } from "../logic/lines";
+import { Swatch } from "../shell/Swatch";
 import type { Row } from "./hover";
 import { around } from "./hover";
 import type { LineChartProps } from "./LineChart";
@@ -76,7 +77,7 @@ export function Tooltip({ hover, place, pick, onRelease }: TooltipProps) {
           {shown.map((row) => (
             <tr key={row.line.id} className={row === hover.near && hover.rows.length > 1 ? "is-near" : ""}>
               <td>
-                <i className="swatch" style={{ background: row.line.color }} />
+                <Swatch color={row.line.color} dash={row.line.dash} />
               </td>
               <td className="name clip">{row.line.name}</td>
               <Value row={row} />

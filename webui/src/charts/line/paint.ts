@@ -117,7 +117,7 @@ function paintLine(ctx: CanvasRenderingContext2D, scene: Scene, line: Line, area
   const span = window(line.xs, area.x);
   const isLit = scene.lit === line.trialId;
   const calm = scene.lit !== undefined && !isLit ? 0.25 : 1;
-  const strength = (line.isFaint && !isLit ? 0.3 : 1) * calm;
+  const strength = (line.isFaint && !isLit ? 0.4 : 1) * calm;
   const width = (isLit ? 2.25 : line.isFaint ? 1 : 1.5) * area.ratio;
   const smoothed = scene.smoothed.get(line.id);
   ctx.strokeStyle = ctx.fillStyle = line.color;
@@ -139,7 +139,8 @@ function paintLine(ctx: CanvasRenderingContext2D, scene: Scene, line: Line, area
   if (smoothed) stroke(line.ys, strength * 0.28, area.ratio, []);
   const alone = stroke(smoothed ?? line.ys, strength, width, line.isFaint && !isLit ? [] : line.dash);
   dots(ctx, alone, 2 * area.ratio);
-  if (!smoothed && (!line.isFaint || isLit)) dots(ctx, sparse(line, span, area, toX, toY), 2 * area.ratio);
+  const isAlone = scene.lines.length <= 6;
+  if (!smoothed && isAlone && !line.isFaint) dots(ctx, sparse(line, span, area, toX, toY), 2 * area.ratio);
 }
 
 /** NaN is a cross on the axis; infinities are arrows at the edge they left by. */

@@ -5,6 +5,8 @@ import { placeOn } from "./search";
 
 export interface Axis {
   labels: readonly string[];
+  /** As short as an axis needs: of a bin, where it begins. */
+  marks: readonly string[];
   /** The bin of a value, or -1. */
   binOf(value: unknown): number;
 }
@@ -27,15 +29,19 @@ function edges(low: number, high: number, bins: number, isLog: boolean): number[
 
 /** Bins of a parameter; with few values, each has its own. */
 export function axisOf(parameter: Parameter, results: readonly Result[], most = 8): Axis {
-  if (parameter.kind === "category") return { labels: parameter.categories, binOf: (value) => placeOn(parameter, value) ?? -1 };
+  if (parameter.kind === "category") return { labels: parameter.categories, marks: parameter.categories, binOf: (value) => placeOn(parameter, value) ?? -1 };
   const values = results.map((result) => placeOn(parameter, result.values[parameter.name])).filter((value): value is number => value !== undefined);
   const distinct = [...new Set(values)].sort((one, other) => one - other);
-  if (distinct.length <= most) return { labels: distinct.map((value) => short(value, 3)), binOf: (value) => distinct.indexOf(placeOn(parameter, value) ?? Number.NaN) };
+  if (distinct.length <= most) {
+    const labels = distinct.map((value) => short(value, 3));
+    return { labels, marks: labels, binOf: (value) => distinct.indexOf(placeOn(parameter, value) ?? Number.NaN) };
+  }
   const low = distinct[0] as number;
   const high = distinct.at(-1) as number;
   const limits = edges(low, high, most, parameter.kind === "log");
   return {
     labels: limits.slice(0, -1).map((limit, place) => `${short(limit, 2)} to ${short(limits[place + 1] as number, 2)}`),
+    marks: limits.slice(0, -1).map((limit) => short(limit, 2)),
     binOf: (value) => {
       const place = placeOn(parameter, value);
       if (place === undefined) return -1;

@@ -36,9 +36,9 @@ export interface Ladder {
 const head = 20;
 
 function kindOf(trial: Rung["trials"][number], isTop: boolean): DotKind {
+  if (isTop) return "there";
   if (trial.is_stopped_here) return "stopped";
-  if (trial.is_waiting) return "waiting";
-  return isTop ? "there" : "passed";
+  return trial.is_waiting ? "waiting" : "passed";
 }
 
 function sayRung(rung: Rung, isTop: boolean): string {
@@ -85,7 +85,7 @@ export function ladder(rungs: readonly Rung[], width: number, smallerIsBetter: b
         value: toNumber(trial.value),
       }));
       const height = 28 + lines * pitch;
-      rows.push({ key: `${bracket} ${rung.rung}`, top, height, label: rung.units, said: sayRung(rung, isTop), dots, ...(isFirst ? { bracket: `bracket ${bracket + 1}` } : {}) });
+      rows.push({ key: `${bracket} ${rung.rung}`, top, height, label: rung.units, said: sayRung(rung, isTop), dots, ...(isFirst ? { bracket: `bracket ${bracket}` } : {}) });
       top += height;
     }
   }

@@ -89,5 +89,5 @@ test("many dots wrap and get smaller, brackets are named where there are several
   expect(many.radius).toBe(3);
   expect(new Set(many.rows[0]?.dots.map((dot) => dot.y)).size).toBeGreaterThan(5);
   expect(Math.max(...(many.rows[0]?.dots.map((dot) => dot.x) ?? []))).toBeLessThan(400);
-  expect(ladder([rung(0, 0, [1], []), rung(1, 0, [1], [])], 400, true).rows.map((row) => row.bracket)).toEqual(["bracket 1", "bracket 2"]);
+  expect(ladder([rung(0, 0, [1], []), rung(1, 0, [1], [])], 400, true).rows.map((row) => row.bracket)).toEqual(["bracket 0", "bracket 1"]);
 });

@@ -22,8 +22,8 @@ function optionOf(found: Found, made: Made, names: [string, string], isLarge: bo
   const axis = { ...look, type: "category", splitArea: { show: false }, axisLabel: label };
   return {
     grid: { left: 4, right: 4, top: 4, bottom: 4, containLabel: true },
-    xAxis: { ...axis, data: [...made.x.labels] },
-    yAxis: { ...axis, data: [...made.y.labels], axisLine: { show: false } },
+    xAxis: { ...axis, data: [...made.x.marks] },
+    yAxis: { ...axis, data: [...made.y.marks], axisLine: { show: false } },
     tooltip: {
       ...tipLook(colors),
       formatter: (item: { dataIndex: number }) => {
@@ -33,10 +33,12 @@ function optionOf(found: Found, made: Made, names: [string, string], isLarge: bo
         return plain(`${where}\nmean ${short(cell.mean)}, best ${short(cell.best)}\n${plural(cell.trials.length, "trial")}`);
       },
     },
+    visualMap: { type: "continuous", show: false, min: 0, max: 1, dimension: 3, inRange: { color: [0, 0.25, 0.5, 0.75, 1].map((share) => rampColor(share, colors)) } },
     series: [
       {
         type: "heatmap",
-        data: made.cells.map((cell) => ({ value: [cell.x, cell.y, cell.mean], itemStyle: { color: rampColor(good(cell.mean), colors), borderColor: colors.bg, borderWidth: 1 } })),
+        data: made.cells.map((cell) => [cell.x, cell.y, cell.mean, good(cell.mean)]),
+        itemStyle: { borderColor: colors.bg, borderWidth: 1 },
         label: { show: isLarge, color: colors.text, textBorderColor: colors.bg, textBorderWidth: 2, fontSize: 11, formatter: (item: { dataIndex: number }) => short(made.cells[item.dataIndex]?.mean ?? 0, 3) },
         emphasis: { itemStyle: { borderColor: colors.text, borderWidth: 1 } },
       },

@@ -69,14 +69,14 @@ function axisOption(axis: AxisOf, place: number, found: Found, colors: Colors) {
     name: axis.title,
     nameLocation: "end",
     nameGap: 12,
-    nameTruncate: { maxWidth: 96, ellipsis: "…" },
+    nameTruncate: { maxWidth: 120, ellipsis: "…" },
     nameTextStyle: { ...look.nameTextStyle, color: colors.text },
     type: isCategory ? "category" : axis.kind === "log" ? "log" : "value",
     ...(isCategory ? { data: [...(axis.parameter?.categories ?? [])] } : { scale: true }),
     ...(axis.parameter?.isWhole ? { minInterval: 1 } : {}),
     ...extent(axis, found),
     axisLine: { lineStyle: { color: colors.faint } },
-    axisLabel: { ...look.axisLabel, width: 72, overflow: "truncate" },
+    axisLabel: { ...look.axisLabel, width: 72, overflow: "truncate", textBorderColor: colors.bg, textBorderWidth: 3 },
     areaSelectStyle: { width: 16, borderWidth: 1, borderColor: colors.accent, color: colors.accent, opacity: 0.18 },
     realtime: true,
   };
@@ -110,7 +110,7 @@ function seriesOption(props: ParallelCoordinatesProps, axes: AxisOf[], colors: C
 function optionOf(props: ParallelCoordinatesProps, axes: AxisOf[], colors: Colors): Option {
   const names = axes.filter((axis) => axis.parameter).map((axis) => axis.name);
   return {
-    parallel: { left: 48, right: 64, top: 36, bottom: 16, axisExpandable: false },
+    parallel: { left: 56, right: 72, top: 36, bottom: 16, axisExpandable: false },
     parallelAxis: axes.map((axis, place) => axisOption(axis, place, props.found, colors)),
     series: [seriesOption(props, axes, colors)],
     tooltip: {

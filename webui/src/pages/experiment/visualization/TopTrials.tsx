@@ -1,5 +1,6 @@
 // The trials whose curves are shown: hovering a row lights its curve, and back; a selection is compared.
 import { memo } from "react";
+import { Swatch } from "../../../charts";
 import { categoryText } from "../../../charts/logic/search";
 import { short } from "../../../format";
 import { Num, State } from "../../../parts";
@@ -46,7 +47,7 @@ const Row = memo(function Row({ curve, parameters, isLit, isSelected, isOut, onL
         <input type="checkbox" aria-label={`Select trial ${id}`} checked={isSelected} onChange={() => onToggle(id)} />
       </td>
       <td>
-        <i className="swatch" style={{ background: series(id).color }} /> <Link to={`/trials/${id}`}>{id}</Link>
+        <Swatch {...series(id)} /> <Link to={`/trials/${id}`}>{id}</Link>
       </td>
       <td>
         <State state={curve.state} />
