@@ -108,7 +108,7 @@ def page_server(home: Any) -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Opens pages in a browser of their own; after the test, nothing may have been refused, failed or thrown in them."""
+    """Opens pages in a browser of their own; after the test, nothing may have failed in them."""
     with contextlib.ExitStack() as stack:
         problems: list[str] = []
 
@@ -126,7 +126,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 
 
 def watch(page: Page, problems: list[str]) -> None:
-    """Note what goes wrong in a page: errors of scripts, refusals of the Content-Security-Policy, dialogs of scripts."""
+    """Note what goes wrong in a page: errors and dialogs of scripts, refusals of the security policy."""
     page.on("pageerror", lambda error: problems.append(f"error: {error}"))
     page.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
 

@@ -1,3 +1,4 @@
 """Fixtures for tests with real processes."""
 
+from tests.browsers import browser, open_page, page_server  # noqa: F401  fixtures for tests of the page
 from tests.lifecycles import lab  # noqa: F401  a fixture for everybody here
