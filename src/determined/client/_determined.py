@@ -480,8 +480,8 @@ class Determined:
         with self._session.read() as conn:
             return Project(self._session, store.workspaces.get_project(conn, project_id))
 
-    def get_workspace(self, name: str) -> Workspace:
-        """Return a workspace by its name.
+    def get_workspace(self, name: str | int) -> Workspace:
+        """Return a workspace by its name or its id.
 
         Example::
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined import store
@@ -57,6 +58,15 @@ class Workspace(_Folder):
     def _update(self, conn: sa.Connection, fields: dict[str, Any]) -> None:
         store.workspaces.update_workspace(conn, self.id, **fields)
 
+    def edit(self, **fields: Any) -> None:
+        """Change several at once, or nothing: `name` or `archived`.
+
+        Example::
+
+            client.get_workspace("vision").edit(name="vision", archived=False)
+        """
+        self._change(**fields)
+
     def list_projects(self) -> Listing[Project]:
         """Return its projects, the oldest first.
 
@@ -103,6 +113,7 @@ class Project(_Folder):
     name: str
     description: str
     archived: bool
+    notes: list[dict[str, str]]
     created_at: datetime.datetime
 
     def _row(self, conn: sa.Connection) -> store.workspaces.ProjectRow:
@@ -122,6 +133,39 @@ class Project(_Folder):
     def set_description(self, description: str) -> None:
         """Describe it in a line."""
         self._change(description=description)
+
+    def set_notes(self, notes: Sequence[Mapping[str, str]]) -> None:
+        """Replace its notes: a list of names and contents, which is Markdown.
+
+        Example::
+
+            cifar = client.get_workspace("vision").get_project("cifar")
+            cifar.set_notes([{"name": "Plan", "contents": "- try a smaller `lr`"}])
+        """
+        self._change(notes=[dict(note) for note in notes])
+
+    def move(self, workspace_name: str) -> None:
+        """Move it, with its experiments, to another workspace.
+
+        Raises:
+            Refused: That one has a project of its name, or is archived.
+
+        Example::
+
+            client.get_workspace("vision").get_project("cifar").move("vision")
+        """
+        with self._session.read() as conn:
+            workspace = store.workspaces.find_workspace(conn, workspace_name)
+        self._change(workspace_id=workspace.id)
+
+    def edit(self, **fields: Any) -> None:
+        """Change several at once, or nothing: `name`, `description`, `archived`, `notes` or `workspace_id`.
+
+        Example::
+
+            client.get_workspace("vision").get_project("cifar").edit(description="ten classes", archived=False)
+        """
+        self._change(**fields)
 
     def delete(self) -> None:
         """Remove it; refused while experiments are filed in it."""

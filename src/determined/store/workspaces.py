@@ -43,6 +43,15 @@ class ProjectRow:
     created_at: datetime.datetime
 
 
+@dataclasses.dataclass(frozen=True)
+class Activity:
+    """What a project holds: experiments that are neither hidden nor archived."""
+
+    experiments: int
+    running: int
+    last_start: datetime.datetime | None
+
+
 def list_workspaces(conn: sa.Connection) -> list[WorkspaceRow]:
     """Return all workspaces, the oldest first."""
     return [WorkspaceRow(**row) for row in conn.execute(sa.select(workspaces).order_by(workspaces.c.id)).mappings()]
@@ -60,7 +69,7 @@ def create_workspace(conn: sa.Connection, name: str, checkpoint_storage: dict[st
     _check_name(name)
     if conn.scalar(sa.select(workspaces.c.id).where(workspaces.c.name == name)):
         raise errors.Refused(f"There is a workspace {name!r} already.")
-    row = {"name": name, "checkpoint_storage": checkpoint_storage, "created_at": now()}
+    row: dict[str, Any] = {"name": name, "checkpoint_storage": checkpoint_storage, "created_at": now()}
     return rows.insert(conn, workspaces, row)
 
 
@@ -68,6 +77,13 @@ def update_workspace(conn: sa.Connection, workspace_id: int, **fields: Any) -> N
     """Set `name`, `archived` or `checkpoint_storage`."""
     rows.check_fields("a workspace", fields, frozenset({"name", "archived", "checkpoint_storage"}))
     _refuse_immutable(conn, workspace_id)
+    if not fields:
+        return
+    if "name" in fields:
+        _check_name(fields["name"])
+        same = sa.select(workspaces.c.id).where(workspaces.c.name == fields["name"], workspaces.c.id != workspace_id)
+        if conn.scalar(same):
+            raise errors.Refused(f"There is a workspace {fields['name']!r} already.")
     conn.execute(workspaces.update().where(workspaces.c.id == workspace_id).values(fields))
 
 
@@ -108,23 +124,44 @@ def create_project(conn: sa.Connection, workspace: str | int, name: str, descrip
     """Add a project to a workspace and return its id."""
     _check_name(name)
     home = find_workspace(conn, workspace)
-    if home.archived:
-        raise errors.Refused(f"Workspace {home.name!r} is archived. Unarchive it first.")
-    same = (projects.c.workspace_id == home.id, projects.c.name == name)
-    if conn.scalar(sa.select(projects.c.id).where(*same)):
-        raise errors.Refused(f"There is a project {name!r} in {home.name!r} already.")
+    _refuse_taken(conn, home, name)
     row = {"workspace_id": home.id, "name": name, "description": description, "created_at": now()}
     return rows.insert(conn, projects, row)
 
 
 def update_project(conn: sa.Connection, project_id: int, **fields: Any) -> None:
-    """Set `name`, `description`, `key`, `archived`, `notes` or `workspace_id`."""
+    """Set `name`, `description`, `key`, `archived`, `notes` or `workspace_id`.
+
+    Raises:
+        Refused: There is a project of that name in the workspace, that workspace is archived, or it is Uncategorized,
+            of which only the notes change.
+    """
     known = frozenset({"name", "description", "key", "archived", "notes", "workspace_id"})
     rows.check_fields("a project", fields, known)
-    get_project(conn, project_id)
-    if project_id == 1:
+    project = get_project(conn, project_id)
+    if project_id == 1 and fields.keys() - {"notes"}:
         raise errors.Refused("The project Uncategorized stays as it is.")
-    conn.execute(projects.update().where(projects.c.id == project_id).values(fields))
+    if "name" in fields:
+        _check_name(fields["name"])
+    name, home = fields.get("name", project.name), fields.get("workspace_id", project.workspace_id)
+    if (name, home) != (project.name, project.workspace_id):
+        _refuse_taken(conn, find_workspace(conn, int(home)), name)
+    if "notes" in fields:
+        _check_notes(fields["notes"])
+    if fields:
+        conn.execute(projects.update().where(projects.c.id == project_id).values(fields))
+
+
+def activity(conn: sa.Connection) -> dict[int, Activity]:
+    """Return what each project holds that holds anything."""
+    column = experiments.c
+    runs = sa.func.sum(sa.case((column.state.in_(("ACTIVE", "RUNNING")), 1), else_=0))
+    query = (
+        sa.select(column.project_id, sa.func.count(), runs, sa.func.max(column.start_time))
+        .where(column.deleted_at.is_(None), column.archived.is_(False))
+        .group_by(column.project_id)
+    )
+    return {ident: Activity(number, int(running), last) for ident, number, running, last in conn.execute(query)}
 
 
 def delete_project(conn: sa.Connection, project_id: int) -> None:
@@ -141,6 +178,26 @@ def _refuse_immutable(conn: sa.Connection, workspace_id: int) -> None:
     found = find_workspace(conn, workspace_id)
     if found.immutable:
         raise errors.Refused(f"Workspace {found.name!r} stays as it is.")
+
+
+def _refuse_taken(conn: sa.Connection, home: WorkspaceRow, name: str) -> None:
+    """Refuse to put a project into a workspace that has one of this name, or is archived."""
+    if home.archived:
+        raise errors.Refused(f"Workspace {home.name!r} is archived. Unarchive it first.")
+    same = (projects.c.workspace_id == home.id, projects.c.name == name)
+    if conn.scalar(sa.select(projects.c.id).where(*same)):
+        raise errors.Refused(f"There is a project {name!r} in {home.name!r} already.")
+
+
+def _check_notes(notes: Any) -> None:
+    is_fine = isinstance(notes, list) and all(
+        isinstance(note, dict)
+        and note.keys() == {"name", "contents"}
+        and all(isinstance(text, str) for text in note.values())
+        for note in notes
+    )
+    if not is_fine:
+        raise errors.InvalidValue(f"Notes are a list of {{'name': ..., 'contents': ...}}, not {str(notes)[:100]}.")
 
 
 def _check_name(name: str) -> None:

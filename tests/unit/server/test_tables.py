@@ -329,7 +329,7 @@ def test_sparks(history: History, tables: Tables, page: Asker) -> None:
     assert found["1"][0] > found["1"][-1]
     assert found["2"] == [0.5, None, 0.25]
     assert page.get("/tables/trials/sparks", ids="2")["sparks"] == {"2": [0.5, None, 0.25]}
-    with pytest.raises(InvalidValue, match="expected numbers with commas"):
+    with pytest.raises(InvalidValue, match="Write numbers with commas"):
         page.get("/tables/trials/sparks", ids="1;2")
 
 

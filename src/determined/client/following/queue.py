@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from determined import store
 from determined.client._session import Session
 from determined.errors import InvalidValue, Refused
 from determined.experiment.lifecycle import State, shown_state
+
+if TYPE_CHECKING:
+    from determined.experiment.slots import Slots
 
 PRIORITY = 42
 GOING = ("PAUSED", "ACTIVE", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
@@ -108,15 +111,20 @@ def _job(
     )
 
 
-def slots(session: Session) -> list[Slot]:
-    """Return the slots of this machine, and those that attempts hold elsewhere."""
+def slots(session: Session, found: Slots | None = None) -> list[Slot]:
+    """Return the slots of this machine, and those that attempts hold elsewhere.
+
+    Args:
+        session: The store.
+        found: What this machine has, for those who ask often: finding out may start a program.
+    """
     from determined import _process
     from determined.experiment.slots import detect
 
     here = _process.this_node()
     with session.read() as conn:
         holding = store.overview.running.holding_slots(conn)
-    found = detect()
+    found = detect() if found is None else found
     free = {device: Slot(device, _device(found.kind, device), here) for device in found.devices}
     held: list[Slot] = []
     for launch in holding:

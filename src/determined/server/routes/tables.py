@@ -8,9 +8,9 @@ import pydantic_core
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from determined.errors import InvalidValue
 from determined.server.answers.tables import Columns, Kind, Sparks, Table, TableQuestion
 from determined.server.depends import Client, Index
+from determined.server.reading.asked import numbers
 from determined.server.rules import READS
 from determined.server.sparks import sparks as sparks_of
 
@@ -34,7 +34,7 @@ def rows(index: Index, kind: Kind, question: TableQuestion) -> Response:
 @router.get("/tables/{kind}/sparks", **READS)
 def sparks(client: Client, index: Index, kind: Kind, ids: Annotated[str, Query(max_length=4000)]) -> Sparks:
     """Return small curves of the searcher metric for the rows with these ids (comma-separated, at most 200)."""
-    searched = index.searched(kind, _numbers(ids))
+    searched = index.searched(kind, numbers("ids", ids, MOST_SPARKS))
     with client._session.read() as conn:
         return Sparks(sparks=sparks_of(conn, searched))
 
@@ -42,13 +42,3 @@ def sparks(client: Client, index: Index, kind: Kind, ids: Annotated[str, Query(m
 def _as_json(answer: dict[str, Any]) -> Response:
     """Write an answer as it is: it has thousands of cells, and looking at each again would take most of the time."""
     return Response(pydantic_core.to_json(answer, inf_nan_mode="strings"), media_type="application/json")
-
-
-def _numbers(ids: str) -> list[int]:
-    try:
-        found = [int(part) for part in ids.split(",") if part.strip()]
-    except ValueError:
-        raise InvalidValue(f"ids is {ids[:50]!r}; expected numbers with commas between, such as 1,2,3.") from None
-    if len(found) > MOST_SPARKS:
-        raise InvalidValue(f"{len(found)} ids are too many. Ask for at most {MOST_SPARKS} at once.")
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import threading
 import time
@@ -86,6 +87,15 @@ class RunIndex:
                 self._read_documents(sorted(wanted))
                 view = View(self._runs, kind, now().timestamp())
             return answer.table(view, rows, question, is_rough=is_rough)
+
+    def trial_states(self, experiment_ids: list[int]) -> dict[int, dict[str, int]]:
+        """Return how many trials of each of these experiments are in each state."""
+        with self._asking():
+            view = self._view("trials")
+            owners = view.experiment_ids()
+            rows = {ident: (owners == ident).nonzero()[0] for ident in experiment_ids}
+            states = condition.required(view, "run.state")
+            return {ident: collections.Counter(states.cells(found)) for ident, found in rows.items()}
 
     def load(self) -> None:
         """Read all documents that were not read yet, some at a time, so that others can ask meanwhile."""

@@ -14,6 +14,7 @@ from determined.experiment.lifecycle import State, shown_restarts, shown_state
 from determined.server.run_index.column import Whole
 from determined.server.run_index.documents import Documents, Texts
 from determined.server.run_index.rows import Rows
+from determined.store.control import pending
 from determined.store.overview import run_rows, running
 
 if TYPE_CHECKING:
@@ -102,7 +103,9 @@ class Runs:
     def _take_experiments(
         self, conn: sa.Connection, found: Sequence[run_rows.Row], labels: Mapping[int, tuple[str, ...]]
     ) -> set[int]:
-        live = running.live_states(conn, [row[0] for row in found if row[1] == "ACTIVE"])
+        live: dict[int, Any] = dict(running.live_states(conn, [row[0] for row in found if row[1] == "ACTIVE"]))
+        if any(row[1] == "PAUSED" for row in found):  # what was submitted and is not taken up yet looks as if paused
+            live |= {event.experiment_id: ("SUBMITTED",) for event in pending.read(conn)}
         read = {row[0]: (tuple(row), labels.get(row[0]), tuple(live.get(row[0], ()))) for row in found}
         self._note(0, read, self.experiments.put(read, _experiment_columns))
         return set(read)
@@ -209,8 +212,8 @@ def _trial_columns(read: Sequence[tuple[run_rows.Row, float | None, tuple[str, .
 def _states(states: Iterable[str], live: Iterable[tuple[str, ...]]) -> list[str]:
     """Return states as people see them."""
     return [
-        shown_state(State.ACTIVE, allocations) if state == "ACTIVE" else state
-        for state, allocations in zip(states, live, strict=True)
+        shown_state(State.ACTIVE, now) if state == "ACTIVE" or (state == "PAUSED" and now) else state
+        for state, now in zip(states, live, strict=True)
     ]
 
 

@@ -118,10 +118,15 @@ def has_event_files(conn: sa.Connection, experiment_id: int) -> bool:
     return conn.execute(wrote.limit(1)).first() is not None
 
 
-def live_states(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, list[str]]:
-    """Return the states of the attempts of each experiment whose processes have not ended."""
-    found: dict[int, list[str]] = {}
+def live(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, list[Launch]]:
+    """Return the attempts of several experiments whose processes have not ended."""
+    found: dict[int, list[Launch]] = {}
     for some in rows.chunks(experiment_ids):
         for launch in _launches(conn, trials.c.experiment_id.in_(some), allocations.c.state != ENDED):
-            found.setdefault(launch.experiment_id, []).append(launch.state)
+            found.setdefault(launch.experiment_id, []).append(launch)
     return found
+
+
+def live_states(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, list[str]]:
+    """Return the states of the attempts of each experiment whose processes have not ended."""
+    return {ident: states(launches) for ident, launches in live(conn, experiment_ids).items()}
