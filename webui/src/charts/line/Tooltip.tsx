@@ -64,7 +64,8 @@ export function Tooltip({ hover, place, pick, onRelease }: TooltipProps) {
   const box = useRelease(pick !== undefined, onRelease);
   const shown = around(hover.rows, hover.near?.line.trialId, most);
   if (!shown.length) return null;
-  const row = hover.near ?? shown[0];
+  const away = (one: Row) => Math.abs(one.x - hover.x);
+  const row = hover.near ?? shown.reduce((one, other) => (away(other) < away(one) ? other : one), shown[0] as Row);
   const x = row?.x ?? hover.x;
   const isLeft = hover.left > hover.width / 2;
   const across = isLeft ? { right: hover.width - hover.left + 14 } : { left: hover.left + 14 };

@@ -121,9 +121,17 @@ function paintLine(ctx: CanvasRenderingContext2D, scene: Scene, line: Line, area
   const width = (isLit ? 2.25 : line.isFaint ? 1 : 1.5) * area.ratio;
   const smoothed = scene.smoothed.get(line.id);
   ctx.strokeStyle = ctx.fillStyle = line.color;
-  if (!line.isFaint || isLit) {
+  if (line.lows && line.highs && (!line.isFaint || isLit)) {
     ctx.globalAlpha = 0.14 * calm;
     band(ctx, line, span, toX, toY);
+    // Edges, because a spike of one bucket is too thin to be seen as a surface.
+    ctx.globalAlpha = 0.35 * calm;
+    ctx.lineWidth = 0.75 * area.ratio;
+    for (const edge of [line.lows, line.highs]) {
+      ctx.beginPath();
+      trace(ctx, line, edge, span, toX, toY);
+      ctx.stroke();
+    }
   }
   const stroke = (column: Column, alpha: number, thick: number, dash: readonly number[]) => {
     ctx.globalAlpha = alpha;
@@ -144,7 +152,7 @@ function paintLine(ctx: CanvasRenderingContext2D, scene: Scene, line: Line, area
 }
 
 /** NaN is a cross on the axis; infinities are arrows at the edge they left by. */
-function paintOdd(ctx: CanvasRenderingContext2D, line: Line, area: Area, toX: ToX): void {
+function paintOdd(ctx: CanvasRenderingContext2D, line: Line, area: Area, toX: ToX, taken: Set<string>): void {
   const size = 3.5 * area.ratio;
   ctx.globalAlpha = 1;
   ctx.strokeStyle = ctx.fillStyle = line.color;
@@ -152,6 +160,10 @@ function paintOdd(ctx: CanvasRenderingContext2D, line: Line, area: Area, toX: To
   for (const { x, value } of line.odd) {
     if (x < area.x[0] || x > area.x[1]) continue;
     const left = toX(x);
+    // Marks that lie over each other are one.
+    const spot = `${value} ${Math.round(left / (2.5 * size))}`;
+    if (taken.has(spot)) continue;
+    taken.add(spot);
     const isTop = value === "Infinity";
     const y = isTop ? area.top + size : area.top + area.height - size;
     ctx.beginPath();
@@ -248,7 +260,8 @@ export function paint(ctx: CanvasRenderingContext2D, scene: Scene, area: Area, r
   ctx.clip();
   ctx.lineJoin = "round";
   for (const line of order) paintLine(ctx, scene, line, area, to);
-  for (const line of order) paintOdd(ctx, line, area, to[0]);
+  const taken = new Set<string>();
+  for (const line of order.toReversed()) paintOdd(ctx, line, area, to[0], taken);
   for (const line of order) if (!line.isFaint) paintBest(ctx, scene, line, area, to);
   ctx.restore();
   if (scene.isZoomed && !extentY(scene.lines, area.x, scene.isLog)) paintNothing(ctx, scene, area);

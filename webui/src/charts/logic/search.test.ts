@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { axisOf, cells, pairs } from "./bins";
 import { ladder } from "./rungs";
 import type { Found, Parameter, Result } from "./search";
-import { best, brushed, foundOf, goodness, metricAxis, placeOn, usualParameters } from "./search";
+import { best, brushed, drawOrder, foundOf, goodness, metricAxis, placeOn, usualParameters } from "./search";
 
 const lr: Parameter = { name: "lr", kind: "log", categories: [], isWhole: false, importance: 0.6 };
 const act: Parameter = { name: "act", kind: "category", categories: ["relu", "gelu", "true"], isWhole: false, importance: 0.1 };
@@ -43,6 +43,7 @@ test("brushes on several axes hold together, spans of one axis either way", () =
 test("the best is the best, and goodness is not spoiled by one that diverged", () => {
   expect(best(found)?.trialId).toBe(1);
   expect(best({ ...found, metric: { ...found.metric, smallerIsBetter: false } })?.trialId).toBe(2);
+  expect(drawOrder(found).map((result) => result.trialId)).toEqual([3, 2, 4, 1]);
   const values = [...Array.from({ length: 19 }, (_, at) => at / 18), 1e9];
   const good = goodness(values, true);
   expect([good(0), good(1e9), good(null)]).toEqual([1, 0, 0]);

@@ -80,6 +80,13 @@ export function best(found: Found): Result | undefined {
   return winner;
 }
 
+/** The worst first, so that the best are drawn over them; without a value before all. */
+export function drawOrder({ results, metric }: Found): Result[] {
+  const sign = metric.smallerIsBetter ? 1 : -1;
+  const key = (result: Result) => (result.metric === null ? Infinity : result.metric * sign);
+  return [...results].sort((one, other) => (key(one) === key(other) ? 0 : key(other) - key(one)));
+}
+
 /** How good a value is, 0 to 1, among the others. The worst tenth is all 0, so that one that diverged hides no difference. */
 export function goodness(values: readonly (number | null)[], smallerIsBetter: boolean): (value: number | null) => number {
   const sign = smallerIsBetter ? 1 : -1;

@@ -1,5 +1,5 @@
 // Each pair of hyperparameters: numbers in bins, the colour is the mean of the metric there.
-import { useMemo, useRef } from "react";
+import { useMemo, useRef, useState } from "react";
 import { plural, short } from "../../format";
 import { cells, pairs } from "../logic/bins";
 import { toCsv } from "../logic/csv";
@@ -66,6 +66,9 @@ function HeatMap({ found, x, y, isLarge }: { found: Found; x: Parameter; y: Para
   );
 }
 
+const most = 6;
+const weight = ([x, y]: [Parameter, Parameter]) => (x.importance ?? 0) + (y.importance ?? 0);
+
 export interface HeatMapsProps {
   found: Found;
   shown: readonly string[];
@@ -73,13 +76,26 @@ export interface HeatMapsProps {
 }
 
 export function HeatMaps({ found, shown, layout }: HeatMapsProps) {
-  const parameters = found.parameters.filter((one) => shown.includes(one.name));
+  const [isAll, setAll] = useState(false);
+  // Those that matter most first: of ten parameters there are 45 pairs.
+  const parameters = found.parameters.filter((one) => shown.includes(one.name)).sort((one, other) => (other.importance ?? 0) - (one.importance ?? 0));
+  const all = pairs(parameters);
+  const few = all.length <= most ? all : all.sort((one, other) => weight(other) - weight(one)).slice(0, most);
   if (parameters.length < 2) return <p className="muted">A heat map needs two hyperparameters that differ.</p>;
   return (
-    <div className={layout === "list" ? "small-charts list" : "small-charts"}>
-      {pairs(parameters).map(([x, y]) => (
-        <HeatMap key={`${x.name} ${y.name}`} found={found} x={x} y={y} isLarge={layout === "list"} />
-      ))}
+    <div className="stack">
+      <div className={layout === "list" ? "small-charts list" : "small-charts"}>
+        {(isAll ? all : few).map(([x, y]) => (
+          <HeatMap key={`${x.name} ${y.name}`} found={found} x={x} y={y} isLarge={layout === "list"} />
+        ))}
+      </div>
+      {few.length < all.length && (
+        <div>
+          <button type="button" onClick={() => setAll(!isAll)}>
+            {isAll ? `Show the ${few.length} that matter most` : `Show all ${all.length} pairs`}
+          </button>
+        </div>
+      )}
     </div>
   );
 }

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef } from "react";
 import { plural } from "../../format";
 import { toCsv } from "../logic/csv";
 import type { Brush, Found, Parameter } from "../logic/search";
-import { best, brushed, goodness, metricAxis, placeOn } from "../logic/search";
+import { best, brushed, drawOrder, goodness, metricAxis, placeOn } from "../logic/search";
 import { ChartShell } from "../shell/ChartShell";
 import type { Colors } from "../shell/palette";
 import { useColors } from "../shell/palette";
@@ -84,6 +84,8 @@ function axisOption(axis: AxisOf, place: number, found: Found, colors: Colors) {
 
 function seriesOption(props: ParallelCoordinatesProps, axes: AxisOf[], colors: Colors) {
   const { found, brush } = props;
+  // The best are drawn last, over the others.
+  const results = drawOrder(found);
   const good = goodness(found.results.map((result) => result.metric), found.metric.smallerIsBetter);
   const winner = best(found)?.trialId;
   const inside = brushed(found, brush);
@@ -93,7 +95,7 @@ function seriesOption(props: ParallelCoordinatesProps, axes: AxisOf[], colors: C
     progressive: 0,
     inactiveOpacity: 0.04,
     activeOpacity: 0.9,
-    data: found.results.map((result) => {
+    data: results.map((result) => {
       const isBest = result.trialId === winner && (!inside || inside.has(winner));
       const color = props.colorOf?.(result.trialId) ?? (isBest ? colors.best : rampColor(good(result.metric), colors));
       return {
@@ -117,7 +119,7 @@ function optionOf(props: ParallelCoordinatesProps, axes: AxisOf[], colors: Color
       ...tipLook(colors),
       trigger: "item",
       formatter: (item: { dataIndex: number }) => {
-        const result = props.found.results[item.dataIndex];
+        const result = drawOrder(props.found)[item.dataIndex];
         return result ? trialText(result, props.found.metric, names) : "";
       },
     },
@@ -162,7 +164,7 @@ export function ParallelCoordinates(props: ParallelCoordinatesProps) {
     const made = chart.current;
     if (!made) return;
     made.dispatchAction({ type: "downplay", seriesIndex: 0 });
-    const at = found.results.findIndex((result) => result.trialId === lit);
+    const at = drawOrder(found).findIndex((result) => result.trialId === lit);
     if (lit !== undefined && at >= 0) made.dispatchAction({ type: "highlight", seriesIndex: 0, dataIndex: at });
   }, [lit, option]);
 

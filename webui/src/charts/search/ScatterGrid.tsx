@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef } from "react";
 import { plural } from "../../format";
 import { toCsv } from "../logic/csv";
 import type { Found, Parameter } from "../logic/search";
-import { best, goodness, placeOn } from "../logic/search";
+import { best, drawOrder, goodness, placeOn } from "../logic/search";
 import { ChartShell } from "../shell/ChartShell";
 import type { Colors } from "../shell/palette";
 import { useColors } from "../shell/palette";
@@ -30,7 +30,7 @@ interface Point {
 }
 
 function pointsOf(found: Found, parameter: Parameter, isLog: boolean): Point[] {
-  return found.results.flatMap((result) => {
+  return drawOrder(found).flatMap((result) => {
     const at = placeOn(parameter, result.values[parameter.name]);
     return at === undefined || result.metric === null || (isLog && result.metric <= 0) ? [] : [{ trialId: result.trialId, at, value: result.metric }];
   });
@@ -49,9 +49,9 @@ function optionOf(props: ScatterGridProps, parameter: Parameter, points: Point[]
       type: isCategory ? "category" : parameter.kind === "log" ? "log" : "value",
       ...(isCategory ? { data: [...parameter.categories] } : { scale: true }),
       ...(parameter.isWhole ? { minInterval: 1 } : {}),
-      axisLabel: { ...look.axisLabel, ...(isCategory ? { width: 60, overflow: "truncate" } : {}) },
+      axisLabel: { ...look.axisLabel, ...(isCategory ? { hideOverlap: false, interval: 0, width: Math.floor(200 / parameter.categories.length), overflow: "truncate" } : {}) },
     },
-    yAxis: { ...look, type: isLogMetric ? "log" : "value", scale: true, splitLine: { show: true, lineStyle: { color: colors.line } }, axisLine: { show: false } },
+    yAxis: { ...look, type: isLogMetric ? "log" : "value", scale: true, splitNumber: 4, splitLine: { show: true, lineStyle: { color: colors.line } }, axisLine: { show: false } },
     tooltip: {
       ...tipLook(colors),
       formatter: (item: { dataIndex: number }) => {
