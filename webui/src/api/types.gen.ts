@@ -1477,6 +1477,8 @@ export interface components {
          * @description One curve in buckets, as columns. Where points are few, each has a bucket of its own.
          *
          *     x of a bucket is its last step (`ends`); epochs and seconds are at the same places (seconds since the trial began).
+         *     Samples that belong to no step, such as those of the profiler, have whole seconds for steps, in `first` and `last`
+         *     of the question too.
          */
         Envelope: {
             /** Ends */
@@ -1485,6 +1487,8 @@ export interface components {
             epochs: (number | null)[];
             /** Group */
             group: string;
+            /** Is Sampled */
+            is_sampled: boolean;
             /** Max */
             max: (number | null)[];
             /** Mean */
@@ -1685,6 +1689,16 @@ export interface components {
             all_of?: (components["schemas"]["Condition"] | components["schemas"]["Group"])[] | null;
             /** Any Of */
             any_of?: (components["schemas"]["Condition"] | components["schemas"]["Group"])[] | null;
+        };
+        /**
+         * GroupCount
+         * @description How many rows have one value of `group_by`. A list and not an object: a browser would put whole numbers first.
+         */
+        GroupCount: {
+            /** Count */
+            count: number;
+            /** Value */
+            value: string;
         };
         /** HTTPValidationError */
         HTTPValidationError: {
@@ -2503,6 +2517,8 @@ export interface components {
             chart: string;
             /** Group */
             group: string;
+            /** Is Sampled */
+            is_sampled: boolean;
             /** Name */
             name: string;
             /** Points */
@@ -2581,9 +2597,7 @@ export interface components {
                 [key: string]: number;
             };
             /** Groups */
-            groups: {
-                [key: string]: number;
-            };
+            groups: components["schemas"]["GroupCount"][];
             /** Is Rough */
             is_rough: boolean;
             /** Ranges */

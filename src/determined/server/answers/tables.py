@@ -93,6 +93,13 @@ class Range(Answer):
     high: float
 
 
+class GroupCount(Answer):
+    """How many rows have one value of `group_by`. A list and not an object: a browser would put whole numbers first."""
+
+    value: str  # as text, empty for none
+    count: int
+
+
 class Table(Answer):
     """A page of rows."""
 
@@ -100,9 +107,7 @@ class Table(Answer):
     rows: list[TableRow]
     ranges: dict[str, Range]  # of the asked columns that are numbers
     best: dict[str, int]  # column to the id of its best row, where it is known which way is better
-    groups: dict[
-        str, int
-    ]  # value of `group_by` (as text, "" for none) to how many rows have it, in order; 1000 at most
+    groups: list[GroupCount]  # in order; 1000 at most
     is_rough: bool  # the server is still reading: `ranges` and `best` of hyperparameters and metrics follow. Ask again
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 from typing import Any
 
 import numpy as np
@@ -158,10 +159,10 @@ class _Best:
         return max(fits, key=lambda code: len(self._metrics[code]), default=None)
 
 
-def _groups(view: View, rows: Whole, group_by: str | None) -> dict[str, int]:
+def _groups(view: View, rows: Whole, group_by: str | None) -> list[dict[str, Any]]:
     """Return how many rows have each value, in the order of the values; nothing is an empty text."""
     if group_by is None:
-        return {}
+        return []
     cells = condition.required(view, group_by).cells(rows)
     counts = collections.Counter("" if cell is None else text_of(cell) for cell in cells)
-    return dict(list(counts.items())[:MOST_GROUPS])
+    return [{"value": value, "count": count} for value, count in itertools.islice(counts.items(), MOST_GROUPS)]

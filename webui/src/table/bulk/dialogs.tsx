@@ -53,7 +53,6 @@ export function ResultDialog({ kind, result, onClose }: { kind: Kind; result: Re
         {refused.map(({ id, said }) => (
           <li key={id}>
             <Icon name="warning" />
-            <span className="num muted">#{id}</span>
             <span>{said}</span>
           </li>
         ))}

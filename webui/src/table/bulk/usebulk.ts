@@ -68,7 +68,7 @@ export function useBulk(kind: Kind): Bulk {
       if (act.verb === "move") return setMoving(fitting);
       if (act.verb === "tensorboard") return openTensorBoard(kind, ids).catch(toastError);
       const rest = chosen.length - ids.length;
-      const spared = rest ? ` ${plural(rest, "other")} of those selected cannot be, and will be left alone.` : "";
+      const spared = rest ? ` ${plural(rest, "other")} that ${rest === 1 ? "is" : "are"} selected will be left alone: ${rest === 1 ? "its state does" : "their states do"} not allow it.` : "";
       const question = act.lost && {
         title: `${act.label} ${plural(ids.length, thing(kind))}?`,
         lost: act.lost(ids.length, thing(kind)) + spared,

@@ -52,7 +52,7 @@ const experimentActs: Act[] = [
     isDanger: true,
     refuses: going,
     lost: (count, thing) =>
-      `${plural(count, thing)} with all metrics, logs and checkpoints will be deleted. For some days \`det experiment undelete\` brings one back; then nothing does.`,
+      `${plural(count, thing)} with all metrics, logs and checkpoints will be deleted. For a week "det experiment undelete" can bring ${count === 1 ? "it" : "them"} back; after that nothing can.`,
   },
 ];
 

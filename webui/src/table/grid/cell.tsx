@@ -7,10 +7,12 @@ import type { Column, Kind, TableRow } from "../types";
 
 const right: ReadonlySet<Column["type"]> = new Set(["number", "duration", "bytes"]);
 /** Whether a column's values stand at the right, under each other digit by digit. */
-export const isRight = ({ type, key }: Column): boolean => right.has(type) && key !== "run.progress";
+export const isRight = ({ type, key }: Column): boolean => right.has(type) && key !== "run.progress" && key !== "run.id";
 
 /** The page of a row. */
 export const pageOf = (kind: Kind, row: Pick<TableRow, "id">): string => `/${kind}/${row.id}`;
+
+const isName = ({ key }: Column): boolean => /^run\.(id|experiment_id|seed)$/.test(key);
 
 function plainText(value: unknown): string {
   if (typeof value === "boolean") return value ? "yes" : "no";
@@ -30,6 +32,8 @@ export function full(column: Column, value: unknown): string | undefined {
 
 export function Value({ column, value, row }: { column: Column; value: unknown; row: TableRow }) {
   if (value === null || value === undefined || value === "") return <span className="muted">–</span>;
+  if (column.key === "run.name") return <Link to={`/experiments/${row.experiment_id}`} tabIndex={-1}>{plainText(value)}</Link>;
+  if (column.key === "run.parent_id") return <Link to={`/experiments/${Number(value)}`} tabIndex={-1}>#{Number(value)}</Link>;
   if (column.key === "run.progress") {
     // A bar for what still moves; of what has ended the number says enough.
     const share = toNumber(value as number) ?? 0;
@@ -38,6 +42,8 @@ export function Value({ column, value, row }: { column: Column; value: unknown; 
   switch (column.type) {
     case "number": {
       const number = toNumber(value as number | string);
+      // Numbers of things are names, not amounts: no groups of digits.
+      if (isName(column)) return String(value);
       return number === undefined ? plainText(value) : short(number);
     }
     case "time":

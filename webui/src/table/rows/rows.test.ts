@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Column } from "../types";
+import { groupsOf } from "../state/userows";
 import { exported, heads } from "./export";
 import { share, tint } from "./heat";
 import { Layout, drift, pagesOf } from "./layout";
@@ -76,4 +77,10 @@ test("all pages of rows go into one file, lists as text, and equal titles are to
   expect(text.split("\n").slice(0, 3)).toEqual(["ID,Labels,loss", '0,"a, b",0.125', "1,,0.5"]);
   expect([text.split("\n").length, steps]).toEqual([1003, ["1000/1001", "1001/1001"]]);
   expect(heads([column("hparams.lr", "lr"), column("metrics.training.lr.last", "lr"), column("run.id", "ID")])).toEqual(["hparams.lr", "metrics.training.lr.last", "ID"]);
+});
+
+test("rows of more groups than the server counts stand in one at the end", () => {
+  const groups = [{ value: "2", count: 3 }, { value: "0.5", count: 1 }];
+  expect(groupsOf({ groups, total: 4 })).toEqual([["2", 3], ["0.5", 1]]);
+  expect(groupsOf({ groups, total: 9 }).at(-1)).toEqual(["other values", 5]);
 });

@@ -9,18 +9,22 @@ const calm = 5_000;
 /** Drawn by the page itself, from small curves that are asked for apart. */
 export const sparkColumn: Column = { key: "spark", title: "Curve", section: "run", type: "text", operators: [], is_shown: true };
 
-/** The curve stands after the last column of the run that is a number with a best value, else at the end of the run's. */
-function withSpark(columns: Column[]): Column[] {
-  const near = columns.findLastIndex(({ key }) => /^run\.(best|latest|metric|searcher_metric)/.test(key));
-  const place = near >= 0 ? near + 1 : columns.filter(({ section }) => section === "run").length;
-  return [...columns.slice(0, place), sparkColumn, ...columns.slice(place)];
+/** An experiment is known by its name, which comes first; the curve stands beside the values it ends in. */
+export function arranged(columns: readonly Column[], kind: Kind): Column[] {
+  const name = kind === "experiments" ? columns.filter(({ key }) => key === "run.name") : [];
+  const rest = columns.filter((column) => !name.includes(column));
+  const near = rest.findLastIndex(({ key }) => key === "run.best_metric" || key === "run.latest_metric");
+  const place = near >= 0 ? near + 1 : rest.filter(({ section }) => section === "run").length;
+  return [...name, ...rest.slice(0, place), sparkColumn, ...rest.slice(place)];
 }
 
 export function useColumns(kind: Kind, { projectId, experimentId }: Scope) {
-  const asked = useGet(["columns", kind, projectId ?? null, experimentId ?? null], "/api/v1/tables/{kind}/columns", {
-    path: { kind },
-    query: { project_id: projectId, experiment_id: experimentId },
-  });
+  const asked = useGet(
+    ["columns", kind, projectId ?? null, experimentId ?? null],
+    "/api/v1/tables/{kind}/columns",
+    { path: { kind }, query: { project_id: projectId, experiment_id: experimentId } },
+    { refetchInterval: ({ state }) => (state.data?.is_rough ? 1000 : false) },
+  );
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useChange(() => {
     timer.current ??= setTimeout(() => {
@@ -29,6 +33,6 @@ export function useColumns(kind: Kind, { projectId, experimentId }: Scope) {
     }, calm);
   });
   useEffect(() => () => clearTimeout(timer.current), []);
-  const columns = useMemo(() => (asked.data ? withSpark(asked.data.columns) : undefined), [asked.data]);
+  const columns = useMemo(() => (asked.data ? arranged(asked.data.columns, kind) : undefined), [asked.data, kind]);
   return { columns, error: asked.error, retry: asked.refetch };
 }

@@ -52,12 +52,21 @@ function merged(kept: Kept, key: string, columns: readonly string[], fresh: Fres
   return { key, pages, newest, cells: new Map(columns.map((column, place) => [column, place])) };
 }
 
+/** The server counts a thousand groups; the rows of all others stand in one at the end. */
+export function groupsOf({ groups, total }: Pick<TableAnswer, "groups" | "total">): [string, number][] {
+  const counted = groups.reduce((sum, { count }) => sum + count, 0);
+  const all = groups.map(({ value, count }): [string, number] => [value, count]);
+  return counted < total ? [...all, ["other values", total - counted]] : all;
+}
+
 export function useRows(kind: Kind, question: Asked, pages: readonly number[]): Rows {
   const key = JSON.stringify([kind, question]);
   const answers = useQueries({
     queries: pages.map((page) => ({
       queryKey: ["table", "rows", key, page],
       queryFn: ({ signal }: { signal: AbortSignal }) => ask(kind, question, page * pageSize, pageSize, signal),
+      // A server that has just started answers before it has read everything.
+      refetchInterval: ({ state }: { state: { data: TableAnswer | undefined } }) => (state.data?.is_rough ? 1000 : (false as const)),
     })),
   });
   const kept = useRef(nothing);
@@ -72,7 +81,7 @@ export function useRows(kind: Kind, question: Asked, pages: readonly number[]): 
     cells,
     ranges: newest?.ranges ?? {},
     best: newest?.best ?? {},
-    groups: newest && question.group_by ? Object.entries(newest.groups) : null,
+    groups: newest && question.group_by ? groupsOf(newest) : null,
     isOld: kept.current.key !== key,
     version: kept.current,
     question: kept.current.key,

@@ -49,6 +49,7 @@ const own: Record<string, number> = { spark: 96, "run.progress": 132, "run.name"
 
 /** As wide as the type usually needs, and as the title does (about 7 px a letter, and the mark of the order). */
 export function usualWidth(column: Column, isFirst: boolean, isNarrow: boolean): number {
+  if (column.key === "run.id") return 72;
   if (isFirst) return isNarrow ? 120 : 260;
   if (isNarrow) return widths[column.type];
   if (own[column.key]) return own[column.key]!;

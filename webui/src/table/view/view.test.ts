@@ -1,4 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
+import { arranged } from "../state/usecolumns";
 import type { Column } from "../types";
 import { found, inWindow, moved, placed, shown } from "./columns";
 import { forgetView, keepView, lastView, place, saveView, savedViews } from "./saved";
@@ -115,4 +116,10 @@ test("the picker finds columns by words in title and key", () => {
   const all = [lr, loss, column("metrics.training.loss.max")];
   expect(found(all, "loss MIN").map(({ key }) => key)).toEqual([loss.key]);
   expect(found(all, "")).toHaveLength(3);
+});
+
+test("an experiment's name comes first, a trial's number does; the curve stands beside the values", () => {
+  const all = ["run.id", "run.name", "run.best_metric", "run.owner"].map((key) => column(key));
+  expect(arranged(all, "experiments").map(({ key }) => key)).toEqual(["run.name", "run.id", "run.best_metric", "spark", "run.owner"]);
+  expect(arranged(all, "trials").map(({ key }) => key)[0]).toBe("run.id");
 });
