@@ -75,7 +75,7 @@ test("extremes of buckets count, gaps do not, and a log axis ignores what it can
 
 const curve: Envelope = {
   trial_id: 3, group: "validation", name: "loss", steps: [1, 11, 21], ends: [10, 20, 30], epochs: [1, 2, null], seconds: [5, 4, 9],
-  min: [0.5, 0.4, null], mean: [0.6, 0.5, null], max: [0.7, 0.9, null], odd: [{ steps: 25, value: "NaN" }], shown: 3, points: 30, total: 90,
+  min: [0.5, 0.4, null], mean: [0.6, 0.5, null], max: [0.7, 0.9, null], odd: [{ steps: 25, value: "NaN" }], shown: 3, points: 30, total: 90, is_sampled: false,
 };
 
 test("a curve becomes a line along batches, epochs or time", () => {
@@ -97,7 +97,7 @@ test("zooming asks for the steps that are shown and one bucket beyond", () => {
   expect([isCoarse([curve]), isCoarse([{ ...curve, points: 3 }])]).toEqual([true, false]);
 });
 
-const series = (group: string, name: string, chart: string): Series => ({ group, name, chart, points: 1, trials: 1 });
+const series = (group: string, name: string, chart: string): Series => ({ group, name, chart, points: 1, trials: 1, is_sampled: false });
 
 test("the searcher metric's chart comes first, custom groups last, validation before training", () => {
   const found = charts(

@@ -67,6 +67,6 @@ export function asEnvelope(curve: Curve): Envelope {
   const empty = steps.map(() => null);
   return {
     trial_id: curve.trial_id, group: "", name: "", steps: steps.map((step, at) => (at ? (steps[at - 1] as number) + 1 : Math.min(0, step))), ends: steps,
-    epochs: curve.epochs, seconds: empty, min: empty, mean: curve.value, max: empty, odd: [], shown: steps.length, points: curve.points, total: curve.points,
+    epochs: curve.epochs, seconds: empty, min: empty, mean: curve.value, max: empty, odd: [], shown: steps.length, points: curve.points, total: curve.points, is_sampled: false,
   };
 }
