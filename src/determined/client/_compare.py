@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from determined.client._experiment import Experiment
     from determined.client._trial import Trial
-    from determined.store.trials import TrialBrief
+    from determined.store.attempts import AttemptRow
+    from determined.store.trials import TrialBrief, TrialRow
 
 SECTIONS = ("hparams", "config", "environment", "metrics")
 SYSTEM_GROUPS = {"gpu", "cpu", "memory", "disk", "network"}  # samples of a machine: no two runs have the same
@@ -88,12 +89,18 @@ def compare(trials: Sequence[Trial]) -> Comparison:
 
 def description(trial: Trial) -> dict[str, dict[str, Any]]:
     """Return what a trial is compared by: section to key to value."""
-    config = {key: value for key, value in trial.get_experiment().config.items() if key != "hyperparameters"}
     attempts = trial.attempts()
-    environment = {**attempts[-1].environment, "ranks": attempts[-1].slots} if attempts else {}
+    return described(trial, trial.get_experiment().config, attempts[-1] if attempts else None)
+
+
+def described(
+    trial: Trial | TrialRow, config: Mapping[str, Any], attempt: AttemptRow | None
+) -> dict[str, dict[str, Any]]:
+    """Return the same from what was read already: the experiment's configuration, and the newest attempt. Pure."""
+    environment = {} if attempt is None else {**attempt.environment, "ranks": attempt.slots}
     return {
         "hparams": flat(trial.hparams),
-        "config": flat(config),
+        "config": flat({key: value for key, value in config.items() if key != "hyperparameters"}),
         "environment": flat({k: v for k, v in environment.items() if k not in ALWAYS_DIFFERENT}),
         "metrics": _figures(trial.summary_metrics),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -132,6 +133,16 @@ def of_trial(conn: sa.Connection, trial_id: int) -> list[AttemptRow]:
     """Return the attempts of a trial, oldest first."""
     query = _query().where(tasks.c.trial_id == trial_id).order_by(allocations.c.attempt)
     return [rows.build(AttemptRow, row) for row in conn.execute(query).mappings()]
+
+
+def newest(conn: sa.Connection, trial_ids: Sequence[int]) -> dict[int, AttemptRow]:
+    """Return the newest attempt of each of these trials; those without one are left out."""
+    found: dict[int, AttemptRow] = {}
+    for some in rows.chunks(trial_ids):
+        query = _query().where(tasks.c.trial_id.in_(some), allocations.c.attempt == trials_table.c.attempt)
+        for row in conn.execute(query).mappings():
+            found[row["trial_id"]] = rows.build(AttemptRow, row)
+    return found
 
 
 def check_current(conn: sa.Connection, attempt: Attempt) -> None:

@@ -115,6 +115,12 @@ def get(conn: sa.Connection, uuid: str) -> CheckpointRow:
     return rows.required(found[0] if found else None, "checkpoint", uuid, _LISTING)
 
 
+def get_many(conn: sa.Connection, uuids: Sequence[str]) -> dict[str, CheckpointRow]:
+    """Return the checkpoints of these ids that there are."""
+    found = (row for some in rows.chunks(uuids) for row in _load(conn, checkpoints.c.uuid.in_(some)))
+    return {row.uuid: row for row in found}
+
+
 def complete_uuid(conn: sa.Connection, prefix: str) -> str:
     """Return the id that begins so, if just one does.
 
@@ -185,9 +191,9 @@ def page(
     uuids = conn.scalars(
         _visible(sa.select(checkpoints.c.uuid)).where(which).order_by(*order).limit(limit).offset(offset)
     )
-    wanted = {uuid: place for place, uuid in enumerate(uuids)}
-    found = [row for some in rows.chunks(list(wanted)) for row in _load(conn, checkpoints.c.uuid.in_(some))]
-    return sorted(found, key=lambda row: wanted[row.uuid]), int(total)
+    wanted = list(uuids)
+    found = get_many(conn, wanted)
+    return [found[uuid] for uuid in wanted], int(total)
 
 
 def newest(conn: sa.Connection, trial_id: int) -> CheckpointRow | None:

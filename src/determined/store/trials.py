@@ -95,11 +95,17 @@ class LockedTrial(NamedTuple):
 
 def hparams_by_experiment(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return the hyperparameters of each experiment's best trial, or of its first where none is best."""
-    first = sa.select(sa.func.min(trials.c.id)).where(trials.c.experiment_id == experiments_table.c.id)
-    chosen = sa.func.coalesce(experiments_table.c.best_trial_id, first.correlate(experiments_table).scalar_subquery())
-    query = sa.select(trials.c.experiment_id, trials.c.hparams).join(experiments_table, trials.c.id == chosen)
+    query = sa.select(trials.c.experiment_id, trials.c.hparams).select_from(_best_trials())
     found = conn.execute(query.where(experiments_table.c.id.in_(experiment_ids)))
     return {row.experiment_id: row.hparams for row in found}
+
+
+def _best_trials() -> sa.Join:
+    """Experiments, each with its best trial, or its first where none is best."""
+    others = trials.alias()
+    first = sa.select(sa.func.min(others.c.id)).where(others.c.experiment_id == experiments_table.c.id)
+    chosen = sa.func.coalesce(experiments_table.c.best_trial_id, first.correlate(experiments_table).scalar_subquery())
+    return experiments_table.join(trials, trials.c.id == chosen)
 
 
 def create(
@@ -137,6 +143,22 @@ def get(conn: sa.Connection, trial_id: int, *, deleted: bool = False) -> TrialRo
         query = query.join(experiments_table).where(experiments_table.c.deleted_at.is_(None))
     row = rows.required(conn.execute(query).mappings().one_or_none(), "trial", trial_id, _LISTING)
     return rows.build(TrialRow, row)
+
+
+def get_many(conn: sa.Connection, trial_ids: Sequence[int]) -> list[TrialRow]:
+    """Return the trials of these ids that there are, in this order; those of hidden experiments are not there."""
+    found: dict[int, TrialRow] = {}
+    for some in rows.chunks(trial_ids):
+        query = sa.select(trials).join(experiments_table).where(experiments_table.c.deleted_at.is_(None))
+        for row in conn.execute(query.where(trials.c.id.in_(some))).mappings():
+            found[row["id"]] = rows.build(TrialRow, row)
+    return [found[trial_id] for trial_id in dict.fromkeys(trial_ids) if trial_id in found]
+
+
+def best_ids(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, int]:
+    """Return the best trial of each experiment, or its first where none is best; those without trials are left out."""
+    query = sa.select(trials.c.experiment_id, trials.c.id).select_from(_best_trials())
+    return {row.experiment_id: row.id for row in conn.execute(query.where(experiments_table.c.id.in_(experiment_ids)))}
 
 
 def find_external(conn: sa.Connection, experiment_id: int, external_trial_id: str) -> int | None:

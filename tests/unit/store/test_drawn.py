@@ -48,7 +48,7 @@ class TestDraw:
         assert (found.points, found.total) == (3, 3)
 
     def test_a_long_curve_has_the_times_of_its_reports(self, store: Store) -> None:
-        """Epochs and seconds of a long curve are those of the reports at the ends of its buckets, an hour's pause too."""
+        """Epochs and seconds of a long curve are those of the reports where buckets end, after a pause too."""
         attempt = fill(store, {step: 1 / step for step in range(1, 3001)}, pause=1717)
         with store.read() as conn:
             (found,) = drawn.draw(conn, [attempt.trial_id], [("training", "loss")], Range(buckets=100))

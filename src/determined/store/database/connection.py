@@ -111,6 +111,10 @@ class Store:
             yield
         except sa.exc.SQLAlchemyError as failed:
             raise failures.explain(str(self.place), failed) from failed
+        except OverflowError as large:
+            if "SQLite" not in str(large):
+                raise
+            raise errors.InvalidValue(failures.TOO_LARGE) from large
 
     def _ours(self) -> sa.Engine:
         """Return the engine of this process, on the file that has the name now."""

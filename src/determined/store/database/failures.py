@@ -36,6 +36,9 @@ _PASSING_CODES = {
 }
 
 
+TOO_LARGE = "A number is larger than a store can hold, or than any id in it. The largest is 9223372036854775807."
+
+
 def explain(place: str, failed: sa.exc.SQLAlchemyError) -> errors.DeterminedError:
     """Return the error to raise instead: `StoreUnavailable` for what may pass, `StoreError` for what will not."""
     if isinstance(failed, sa.exc.TimeoutError):
@@ -66,6 +69,8 @@ def _explain_postgresql(place: str, failed: sa.exc.DBAPIError, origin: BaseExcep
     code: str | None = getattr(origin, "sqlstate", None)
     if meaning := _PASSING_CODES.get(code or ""):
         return errors.StoreUnavailable(f"The store {place} cannot be used now ({said}): {meaning}.")
+    if code == "22003":
+        return errors.InvalidValue(TOO_LARGE)
     if code in ("28P01", "28000") or "authentication failed" in said:
         return errors.StoreError(
             f"The store {place} does not let us in ({said}). Check user and password in DET_STORE."
