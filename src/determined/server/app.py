@@ -21,6 +21,7 @@ from determined.server.routes import ROUTERS
 from determined.server.settings import Settings
 from determined.server.static import Page
 
+END_SECONDS = 0.3
 MOST_THREADS = 12  # requests that read the store at once; its pool has 15 connections
 
 
@@ -60,8 +61,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         watcher.stop()
-        close_index(app)
-        reading.join(timeout=1.0)
+        # Whoever waits for a database that does not answer holds the index; the end does not wait for that.
+        closing = threading.Thread(target=close_index, args=(app,), name="det-ui-closing", daemon=True)
+        closing.start()
+        for thread in (closing, reading):
+            thread.join(timeout=END_SECONDS)
 
 
 def _read_runs(app: FastAPI) -> None:
