@@ -30,7 +30,7 @@ function ContinueExperiment({ experimentId, onClose, onSubmitted }: SubmissionDi
     onSubmitted(done.experiment_id);
   };
   return (
-    <Dialog wide title={`Continue experiment ${experimentId}`} action="Continue" onAction={submit} onClose={onClose} disabled={!checking.checked?.is_fine}>
+    <Dialog wide title={`Continue experiment ${experimentId}`} action="Continue" onAction={submit} onClose={onClose} disabled={!checking.checked?.is_fine} unsaved={draft.unsaved}>
       <p className="muted">The same experiment goes on from its last checkpoints. Raise what ended it, for example the length of training.</p>
       <ErrorNote error={draft.error} />
       {draft.config === undefined && !draft.error && <Skeleton lines={10} />}

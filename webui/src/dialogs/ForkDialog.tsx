@@ -41,7 +41,7 @@ export function NewExperimentDialog({ title, action, purpose, about, experimentI
     onSubmitted(done.experiment_id);
   };
   return (
-    <Dialog wide title={title} action={action} onAction={submit} onClose={onClose} disabled={!checking.checked?.is_fine}>
+    <Dialog wide title={title} action={action} onAction={submit} onClose={onClose} disabled={!checking.checked?.is_fine} unsaved={draft.unsaved}>
       {about && <p className="muted">{about}</p>}
       <ErrorNote error={draft.error} />
       {draft.config === undefined && !draft.error && <Skeleton lines={10} />}

@@ -1,5 +1,5 @@
 // A search around an experiment or a trial: a form writes the configuration, the server checks it, then it can be submitted.
-import { useEffect, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { api, explain } from "../api";
 import { Dialog, ErrorNote, Skeleton, YamlEditor, toast } from "../parts";
 import { Checks, lineErrors } from "./Checks";
@@ -41,6 +41,7 @@ export function SearchDialog({ experimentId, trialId, onClose, onSubmitted }: Su
   useEffect(() => {
     if (draft.start?.form) setForm((now) => now ?? formOf(draft.start?.form as Asked));
   }, [draft.start]);
+  const first = useMemo(() => draft.start?.form && JSON.stringify(formOf(draft.start.form as Asked)), [draft.start]);
   const state = form ? read(form) : undefined;
   const written = useWritten(experimentId, edited === undefined ? state?.asked : undefined);
   const config = edited ?? written?.config;
@@ -51,9 +52,10 @@ export function SearchDialog({ experimentId, trialId, onClose, onSubmitted }: Su
     for (const said of [...done.warnings, done.said]) toast(said);
     onSubmitted(done.experiment_id);
   };
+  const isTouched = edited !== undefined || (form !== undefined && JSON.stringify(form) !== first);
   const title = trialId === undefined ? `Search from experiment ${experimentId}` : `Search from trial ${trialId}`;
   return (
-    <Dialog wide title={title} action="Start search" onAction={submit} onClose={onClose} disabled={!config || !checking.checked?.is_fine}>
+    <Dialog wide title={title} action="Start search" onAction={submit} onClose={onClose} disabled={!config || !checking.checked?.is_fine} unsaved={isTouched ? "What you changed in this form has not been submitted." : undefined}>
       <ErrorNote error={draft.error} />
       {!form && !draft.error && <Skeleton lines={10} />}
       {form && state && (

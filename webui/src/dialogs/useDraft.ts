@@ -21,5 +21,7 @@ export function useDraft(experimentId: number, purpose: Purpose, trialId?: numbe
     setConfig((now) => now ?? data.config);
     setName((now) => now || data.name);
   }, [data]);
-  return { start: data, error, config, setConfig, name, setName };
+  const isTouched = data !== undefined && config !== undefined && (config !== data.config || name !== data.name);
+  const unsaved = isTouched ? "What you changed has not been submitted." : undefined;
+  return { start: data, error, config, setConfig, name, setName, unsaved };
 }

@@ -1,7 +1,8 @@
 // Dialogs on the browser's own <dialog>: focus stays inside, Esc closes, what is behind cannot be reached.
-import type { FormEvent, ReactNode } from "react";
+import type { FormEvent, ReactNode, SyntheticEvent } from "react";
 import { useEffect, useId, useRef, useState } from "react";
 import { Icon } from "./icons";
+import { confirm } from "./confirm";
 import { ErrorNote } from "./notes";
 
 interface DialogProps {
@@ -16,10 +17,12 @@ interface DialogProps {
   danger?: boolean;
   wide?: boolean;
   footer?: ReactNode;
+  /** What closing would lose now; asked about first. */
+  unsaved?: string | undefined;
 }
 
 /** Render it while it is open; there is no `open` prop. */
-export function Dialog({ title, onClose, children, action, onAction, disabled, danger, wide, footer }: DialogProps) {
+export function Dialog({ title, onClose, children, action, onAction, disabled, danger, wide, footer, unsaved }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
   const [busy, setBusy] = useState(false);
@@ -31,6 +34,14 @@ export function Dialog({ title, onClose, children, action, onAction, disabled, d
     ref.current?.querySelector<HTMLElement>(".dialog-body :is(input, textarea, select):not(:disabled), .dialog-form > footer > .dismiss")?.focus();
     return () => (before instanceof HTMLElement ? before.focus() : undefined);
   }, []);
+  const leave = async () => {
+    if (!unsaved || (await confirm({ title: "Close without submitting?", lost: unsaved, action: "Discard" }))) ref.current?.close();
+  };
+  const cancelled = (event: SyntheticEvent) => {
+    if (!unsaved) return;
+    event.preventDefault();
+    void leave();
+  };
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     if (!onAction) return;
@@ -46,10 +57,10 @@ export function Dialog({ title, onClose, children, action, onAction, disabled, d
     }
   };
   return (
-    <dialog ref={ref} className={wide ? "wide" : ""} aria-labelledby={id} onClose={onClose}>
+    <dialog ref={ref} className={wide ? "wide" : ""} aria-labelledby={id} onClose={onClose} onCancel={cancelled}>
       <header>
         <h2 id={id}>{title}</h2>
-        <button type="button" className="plain" aria-label="Close" onClick={() => ref.current?.close()}>
+        <button type="button" className="plain" aria-label="Close" onClick={() => void leave()}>
           <Icon name="close" />
         </button>
       </header>
@@ -61,7 +72,7 @@ export function Dialog({ title, onClose, children, action, onAction, disabled, d
         {(action || footer) && (
           <footer>
             {footer}
-            <button type="button" className="dismiss" onClick={() => ref.current?.close()}>
+            <button type="button" className="dismiss" onClick={() => void leave()}>
               {action ? "Cancel" : "Close"}
             </button>
             {action && (

@@ -19,8 +19,10 @@ interface YamlEditorProps {
 /** Tab indents by two spaces; Esc then Tab leaves, so that the keyboard is not caught. */
 function indented(event: KeyboardEvent<HTMLTextAreaElement>): void {
   const area = event.currentTarget;
-  if (event.key === "Escape") area.dataset.leave = "1";
-  else if (event.key === "Tab" && !event.shiftKey && !area.dataset.leave) {
+  if (event.key === "Escape") {
+    event.preventDefault(); // or the dialog around it would close
+    area.dataset.leave = "1";
+  } else if (event.key === "Tab" && !event.shiftKey && !area.dataset.leave) {
     event.preventDefault();
     area.setRangeText("  ", area.selectionStart, area.selectionEnd, "end");
     area.dispatchEvent(new Event("input", { bubbles: true }));

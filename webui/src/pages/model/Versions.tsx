@@ -27,7 +27,9 @@ export function Versions({ model, versions, onOpen }: { model: Model; versions: 
             <th className="num">Metric</th>
             <th className="num">Size</th>
             <th>Registered</th>
-            <th className="narrow" aria-label="Actions" />
+            <th className="narrow">
+              <span className="visually-hidden">Actions</span>
+            </th>
           </tr>
         </thead>
         <tbody>

@@ -30,7 +30,9 @@ export function CheckpointsTab({ trial }: { trial: Trial }) {
               <th>State</th>
               <th className="num">Size</th>
               <th>Saved</th>
-              <th aria-label="Marks" />
+              <th>
+                <span className="visually-hidden">Marks</span>
+              </th>
             </tr>
           </thead>
           <tbody>

@@ -28,7 +28,9 @@ export function HyperparametersTab({ trial }: { trial: Trial }) {
               <tr>
                 <th>Name</th>
                 <th>Value</th>
-                <th aria-label="Copy" />
+                <th>
+                  <span className="visually-hidden">Copy</span>
+                </th>
               </tr>
             </thead>
             <tbody>

@@ -20,5 +20,10 @@ export function MetricCurve({ trial }: { trial: Trial }) {
   const trials = useMemo(() => [{ id: trial.id, name: `trial ${trial.id}`, bestStep: best }], [trial.id, best]);
   const chart = data && chartOf(charts(data.series, trial.searcher_metric), main);
   if (!chart) return null;
-  return <MetricChart of={["trial", trial.id]} chart={chart} trials={trials} settings={settings} height={240} />;
+  return (
+    <section>
+      <h2 className="visually-hidden">Curve</h2>
+      <MetricChart of={["trial", trial.id]} chart={chart} trials={trials} settings={settings} height={240} />
+    </section>
+  );
 }

@@ -56,7 +56,9 @@ export function Workloads({ trial }: { trial: Trial }) {
                       {all.some((other) => other.name === metric.name && other.group !== metric.group) && <small>{metric.group}</small>}
                     </th>
                   ))}
-                  <th className="narrow" aria-label="Checkpoint" />
+                  <th className="narrow">
+                    <span className="visually-hidden">Checkpoint</span>
+                  </th>
                 </tr>
               </thead>
               <tbody>
