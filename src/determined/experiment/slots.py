@@ -7,11 +7,13 @@ import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from determined.errors import ConfigError
-from determined.experiment.config.experiment_config import ExperimentConfig
 from determined.experiment.config.problems import Problem, refusal
+
+if TYPE_CHECKING:
+    from determined.experiment.config.experiment_config import ExperimentConfig
 
 logger = logging.getLogger("determined.experiment")
 MOST_CPU_SLOTS = 4

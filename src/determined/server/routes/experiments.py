@@ -10,7 +10,6 @@ from determined._redact import redacted
 from determined.client import Determined, Experiment
 from determined.client.following.header import Header
 from determined.errors import DeterminedError, InvalidValue
-from determined.experiment.submission.submit import written
 from determined.server.answers.common import Done, Outcome, Outcomes
 from determined.server.answers.experiments import (
     BulkAction,
@@ -145,5 +144,7 @@ def _said(event: EventRow) -> str:
 @router.get("/experiments/{experiment_id}/config", **READS)
 def config(client: Client, experiment_id: int) -> ConfigAnswer:
     """Return its configuration, as submitted and with all defaults."""
+    from determined.experiment.submission.submit import written  # the page starts sooner without it
+
     found = client.get_experiment(experiment_id)
     return ConfigAnswer(submitted=found.submitted_config, effective=written(redacted(found.config)))

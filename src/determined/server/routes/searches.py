@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
 
@@ -14,7 +14,6 @@ from determined.client._search.importance import FEWEST_TRIALS, Importance, impo
 from determined.client._search.results import Hyperparameter, Result, SearchResults, learning_curves
 from determined.client.following.replay import Climb, Ladder
 from determined.errors import InvalidValue, NotFound
-from determined.experiment.search.rung_table import RungRow
 from determined.server.answers.experiments import (
     HyperparameterAnswer,
     LearningCurveAnswer,
@@ -28,6 +27,9 @@ from determined.server.answers.experiments import (
 from determined.server.depends import Client
 from determined.server.recent import Recent
 from determined.server.rules import READS
+
+if TYPE_CHECKING:
+    from determined.experiment.search.rung_table import RungRow
 
 router = APIRouter(tags=["searches"])
 
