@@ -10,7 +10,7 @@ type Run = HomeAnswer["running"][number];
 /** "9 of 16 trials done, 2 running": what there is, in the words of the states. */
 export function trialsIn(run: Pick<Run, "trial_count" | "counts">): string {
   if (run.trial_count <= 1) return "1 trial";
-  const words: Record<string, string> = { COMPLETED: "done", RUNNING: "running", ACTIVE: "running", PAUSED: "paused", ERROR: "failed", CANCELED: "stopped" };
+  const words: Record<string, string> = { COMPLETED: "done", RUNNING: "running", ACTIVE: "running", PAUSED: "paused", ERROR: "failed", CANCELED: "stopped", QUEUED: "waiting", STARTING: "starting" };
   const sums = new Map<string, number>();
   for (const [state, many] of Object.entries(run.counts)) {
     const word = words[state];
@@ -31,12 +31,14 @@ function Card({ run }: { run: Run }) {
         {run.seconds_left !== null && <span className="muted num">{duration(run.seconds_left)} left</span>}
       </div>
       <div className="home-best">
-        {metric && (
-          <span className="clip muted" title={metric}>
-            best {metric.replace(/^validation[._]/, "")}
-          </span>
+        {metric && best !== null && (
+          <>
+            <span className="clip muted" title={metric}>
+              best {metric.replace(/^validation[._]/, "")}
+            </span>
+            <Num value={best} />
+          </>
         )}
-        {metric && <Num value={best} />}
       </div>
       {run.spark.length > 1 && <Sparkline values={run.spark} name={metric ?? "metric"} width={96} />}
       <div className="home-facts muted num">
