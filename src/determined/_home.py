@@ -13,7 +13,7 @@ logger = logging.getLogger("determined")
 
 _OURS = (  # how the names in it begin
     *("determined.db", "checkpoints", "runs", "tensorboard", "collective.key"),
-    *("secrets", "templates", "defaults.yaml", "logs", "code", "work"),
+    *("secrets", "templates", "defaults.yaml", "logs", "code", "work", "pages"),
 )
 _SHARED = stat.S_ISGID | stat.S_ISVTX | stat.S_IWGRP | stat.S_IWOTH  # set only on purpose
 _looked_at: set[Path] = set()

@@ -29,7 +29,8 @@ def run() -> None:
 
 def make_open(home: Path, mode: int = 0o755) -> None:
     """A data directory as an ordinary umask makes it, with a store that has been used."""
-    (home / "checkpoints").mkdir(parents=True)
+    for name in ("checkpoints", "pages", "tensorboards"):
+        (home / name).mkdir(parents=True)
     (home / "determined.db").touch()
     (home / "determined.db").chmod(0o644)
     home.chmod(mode)
