@@ -26,7 +26,7 @@ class Asker:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.request(method, API + path, **what)
 
-    def get(self, path: str, **parameters: Any) -> Any:
+    def get(self, path: str, /, **parameters: Any) -> Any:
         """Return the JSON that a GET answers; parameters that are None are left out."""
         given = {name: value for name, value in parameters.items() if value is not None}
         response = self.ask("GET", path, params=given)

@@ -73,6 +73,8 @@ class ConfigError(InvalidConfigurationException, ValueError):
 
     problems: tuple[tuple[str, str], ...] = ()
     """Where each of several reasons is (`searcher.max_trials`), and the reason; empty if the message says it all."""
+    lines: tuple[int | None, ...] = ()
+    """The line of each of them in the file that was read, or None; empty if there is no such file."""
 
 
 class InvalidDataTypeException(InvalidExperimentException):

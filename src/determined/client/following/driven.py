@@ -10,6 +10,7 @@ from determined.client import _actions
 from determined.client._enums import ExperimentState
 from determined.client._listing import Listing
 from determined.client._session import Session
+from determined.errors import InvalidValue
 
 if TYPE_CHECKING:
     from determined.client._experiment import Experiment
@@ -157,8 +158,17 @@ class Driven:
         _actions.act(self._session, action, experiment_id=self.id)
         self.reload()
 
-    def fork(self, config: Any = None, settings: Sequence[str] = (), *, paused: bool = False) -> Experiment:
-        """Submit its code again, with `config` (a dict or a file) instead of its own, or with changed `settings`.
+    def fork(
+        self, config: Any = None, settings: Sequence[str] = (), *, text: str | None = None, paused: bool = False
+    ) -> Experiment:
+        """Submit its code again, with its own configuration or another.
+
+        Args:
+            config: A dict or the path of a file instead of its own configuration.
+            settings: Values to change, `key=value` each.
+            text: YAML instead of `config`. Secrets that are masked in it as `det experiment config` shows them are
+                taken over.
+            paused: Leave it PAUSED, until it is activated.
 
         Example::
 
@@ -167,12 +177,18 @@ class Driven:
         from determined.client._experiment import Experiment
         from determined.experiment.submission.continuation import fork
 
-        made = fork(self._session.store, self.id, self._session.user, config, settings, paused=paused)
+        given = _given(config, text)
+        made = fork(self._session.store, self.id, self._session.user, given, settings, paused=paused)
         with self._session.read() as conn:
             return Experiment(self._session, store.experiments.get(conn, made.experiment_id))
 
-    def continue_(self, config: Any = None, settings: Sequence[str] = ()) -> None:
-        """Let it go on after its end, a single trial with changed values: `config` (a dict or a file) and `settings`.
+    def continue_(self, config: Any = None, settings: Sequence[str] = (), *, text: str | None = None) -> None:
+        """Let it go on after its end, a single trial with changed values.
+
+        Args:
+            config: A dict or the path of a file with values to change.
+            settings: Values to change, `key=value` each.
+            text: YAML instead of `config`.
 
         Example::
 
@@ -180,7 +196,7 @@ class Driven:
         """
         from determined.experiment.submission.continuation import continue_
 
-        made = continue_(self._session.store, self.id, config, settings)
+        made = continue_(self._session.store, self.id, _given(config, text), settings)
         _actions.wait_handled(self._session, self.id, made.pending_id)
         self.reload()
 
@@ -195,3 +211,14 @@ class Driven:
 
         queue.set_resources(self._session, self.id, changes)
         self.reload()
+
+
+def _given(config: Any, text: str | None) -> Any:
+    """Return the configuration that is meant: a text is read, one that says nothing is none."""
+    if text is None:
+        return config
+    if config is not None:
+        raise InvalidValue("config and text are both given. Pass one of them.")
+    from determined.experiment.submission.draft import read_text
+
+    return read_text(text)

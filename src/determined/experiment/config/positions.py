@@ -29,10 +29,14 @@ def located(error: ConfigError, text: str, name: str, settings: Mapping[str, Any
     """
     if not error.problems:
         return ConfigError(str(error) if str(error).startswith(name) else f"{name}: {error}")
-    places = positions(text)
+    known = positions(text)
     typed = set(_paths(settings or {}, ""))
-    found = [Problem(path, reason + _place(path, places, typed)) for path, reason in error.problems]
-    return ConfigError(f"{name}: {listed(found)}")
+    places = [_place(path, known, typed) for path, _ in error.problems]
+    shown = [Problem(path, reason + _said(place)) for (path, reason), place in zip(error.problems, places, strict=True)]
+    found = ConfigError(f"{name}: {listed(shown)}")
+    found.problems = error.problems
+    found.lines = tuple(place[0] if isinstance(place, tuple) else None for place in places)
+    return found
 
 
 def positions(text: str) -> dict[str, tuple[int, int]]:
@@ -76,14 +80,22 @@ def _paths(value: Any, path: str) -> Iterator[str]:
         yield from (child(path, i) for i in range(len(value)))
 
 
-def _place(path: str, places: Mapping[str, tuple[int, int]], typed: set[str]) -> str:
-    """Return where a path is, in brackets; that of the section around it if it is not in the file itself."""
+def _place(path: str, places: Mapping[str, tuple[int, int]], typed: set[str]) -> tuple[int, int] | str:
+    """Return line and column of a path, or of the section around it if it is not in the file itself.
+
+    What settings say is `SETTINGS`, and what is nowhere an empty text.
+    """
     while path:
         if path in typed:
-            return f" ({SETTINGS})"
+            return SETTINGS
         if path in places:
-            line, column = places[path]
-            return f" (line {line}, column {column})"
+            return places[path]
         cut = max(path.rfind("."), path.rfind("["))
         path = path[:cut] if cut > 0 else ""
     return ""
+
+
+def _said(place: tuple[int, int] | str) -> str:
+    if isinstance(place, tuple):
+        return f" (line {place[0]}, column {place[1]})"
+    return f" ({place})" if place else ""

@@ -16,8 +16,12 @@ class Problem(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        separator = "" if not self.path or self.path.startswith("[") else "."
-        return f"<config>{separator}{self.path}: {self.reason}"
+        return f"{config_path(self.path)}: {self.reason}"
+
+
+def config_path(path: str) -> str:
+    """Return a path as messages show it: `<config>.searcher.max_trials`."""
+    return f"<config>{'' if not path or path.startswith('[') else '.'}{path}"
 
 
 def listed(problems: Iterable[Problem]) -> str:

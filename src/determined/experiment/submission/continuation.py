@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from determined import errors
 from determined._redact import hidden_in
 from determined.experiment.config.experiment_config import ExperimentConfig
 from determined.experiment.config.experiment_file import ConfigFile
 from determined.experiment.config.layers import from_settings, merged
+from determined.experiment.config.positions import located
+from determined.experiment.config.problems import Problem, refusal
 from determined.experiment.submission import secret_values, submit
 from determined.experiment.submission.submit import SubmitRequest, Submitted
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from determined.store.database.connection import Store
     from determined.store.experiments import ExperimentRow
 
+Config: TypeAlias = "str | Path | Mapping[str, Any] | ConfigFile"
 ALL_OVER = ("random", "grid")  # whose unfinished trials run again, with the same values
 PLACE = ("project", "workspace")
 
@@ -29,7 +32,7 @@ def fork(
     store: Store,
     experiment_id: int,
     owner: str,
-    config: str | Path | Mapping[str, Any] | None = None,
+    config: Config | None = None,
     settings: Sequence[str] = (),
     *,
     paused: bool = False,
@@ -40,7 +43,8 @@ def fork(
         store: Where.
         experiment_id: The parent.
         owner: Who submits.
-        config: A mapping or the path of a file, instead of the parent's configuration.
+        config: A mapping or a file, instead of the parent's configuration. Secrets that are masked in it as they are
+            shown for the parent are the parent's.
         settings: Each `key=value` of `--config`.
         paused: Leave it PAUSED.
 
@@ -51,6 +55,19 @@ def fork(
 
         fork(store, 7, "ada", settings=["hyperparameters.lr=0.1"]).experiment_id
     """
+    return submit.submit(store, fork_request(store, experiment_id, owner, config, settings, paused=paused))
+
+
+def fork_request(
+    store: Store,
+    experiment_id: int,
+    owner: str,
+    config: Config | None = None,
+    settings: Sequence[str] = (),
+    *,
+    paused: bool = False,
+) -> SubmitRequest:
+    """Return what a fork submits; the arguments are those of `fork`. `submit.check` checks it without writing."""
     from determined.store import experiments
     from determined.store.control import code
 
@@ -58,17 +75,31 @@ def fork(
         parent = experiments.get(conn, experiment_id)
         check_can_fork(parent)
         content = None if parent.code_snapshot_id is None else code.content(conn, parent.code_snapshot_id)
-    file = _as_file(parent) if config is None else submit.read_config(config)
+    file = _as_file(parent) if config is None else _with_secrets(submit.read_config(config), parent)
     request = SubmitRequest(file, owner, settings, paused=paused, parent_id=parent.id, code=content)
     checked = submit.checked_config(request)
     is_moved = any(getattr(checked, key) != ((parent.config or {}).get(key) or "") for key in PLACE)
-    return submit.submit(store, request if is_moved else replace(request, project_id=parent.project_id))
+    return request if is_moved else replace(request, project_id=parent.project_id)
+
+
+def _with_secrets(file: ConfigFile, row: ExperimentRow) -> ConfigFile:
+    """Return a file with the secrets of an experiment where they were left masked.
+
+    Raises:
+        ConfigError: Something is masked that is no secret of the experiment, or that is not known here.
+    """
+    masked = row.config or {}
+    values = secret_values.unmasked(file.values, masked, secret_values.restore(masked, row.uuid))
+    if missing := hidden_in(values):
+        reason = f"is hidden here, and experiment {row.id} has no such secret to take over. Write the value itself."
+        raise located(refusal([Problem(path, reason) for path in missing]), file.text, file.name)
+    return replace(file, values=values)
 
 
 def continue_(
     store: Store,
     experiment_id: int,
-    config: str | Path | Mapping[str, Any] | None = None,
+    config: Config | None = None,
     settings: Sequence[str] = (),
 ) -> Submitted:
     """Let an experiment that has ended run on: a single trial from its newest checkpoint, unfinished ones of a search.
@@ -76,7 +107,7 @@ def continue_(
     Args:
         store: Where.
         experiment_id: Which.
-        config: A mapping or the path of a file, with values to change; only of a single trial.
+        config: A mapping or a file, with values to change; only of a single trial.
         settings: Each `key=value` of `--config`; only of a single trial.
 
     Raises:
@@ -90,16 +121,7 @@ def continue_(
     from determined.store import experiments
     from determined.store.control import pending
 
-    with store.read() as conn:
-        row = experiments.get(conn, experiment_id)
-    file = None if config is None else submit.read_config(config)
-    typed = [] if file is None else [file.values]
-    changes = merged([from_settings(settings, row.config), *typed])
-    _check_overrides(row, changes)
-    kept = _as_file(row)
-    request = SubmitRequest(replace(file or kept, values=merged([*typed, kept.values])), row.owner, settings)
-    checked = submit.checked_config(request)
-    submit.check_slots(checked, request)
+    checked, changes = _checked_changes(store, experiment_id, config, settings)
     with store.write() as conn:
         row = experiments.get(conn, experiment_id)
         _check_is_over(conn, row)
@@ -109,6 +131,41 @@ def continue_(
         told = pending.append(conn, experiment_id, "REQUEST", {"action": "activate"})
     start.ensure(store)
     return Submitted(experiment_id, checked.warnings if changes else [], told)
+
+
+def check_continuation(store: Store, experiment_id: int, config: Config | None = None) -> ExperimentConfig:
+    """Return the configuration with which an experiment would be continued; nothing is written.
+
+    Raises:
+        Refused: It cannot be continued.
+        ConfigError: It cannot be continued with these values.
+    """
+    from determined.store import experiments
+
+    checked, _ = _checked_changes(store, experiment_id, config)
+    with store.read() as conn:
+        _check_is_over(conn, experiments.get(conn, experiment_id))
+        submit.warm_started(conn, checked.effective()["searcher"])
+    return checked
+
+
+def _checked_changes(
+    store: Store, experiment_id: int, config: Config | None, settings: Sequence[str] = ()
+) -> tuple[ExperimentConfig, dict[str, Any]]:
+    """Return the whole configuration, and what is new in it; nothing if that comes to the same."""
+    from determined.store import experiments
+
+    with store.read() as conn:
+        row = experiments.get(conn, experiment_id)
+    file = None if config is None else _with_secrets(submit.read_config(config), row)
+    typed = [] if file is None else [file.values]
+    changes = merged([from_settings(settings, row.config), *typed])
+    _check_overrides(row, changes)
+    kept = _as_file(row)
+    request = SubmitRequest(replace(file or kept, values=merged([*typed, kept.values])), row.owner, settings)
+    checked = submit.checked_config(request)
+    submit.check_slots(checked, request)
+    return checked, {} if checked.effective() == kept.values else changes
 
 
 def check_can_fork(row: ExperimentRow) -> None:

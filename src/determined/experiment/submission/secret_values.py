@@ -79,6 +79,42 @@ def restore_hparams(hparams: Mapping[str, Any], config: Mapping[str, Any]) -> di
     return cast(dict[str, Any], _with_constants(dict(hparams), config.get("hyperparameters", {})))
 
 
+def unmasked(typed: Any, masked: Any, whole: Any) -> Any:
+    """Return typed values with the secrets of an experiment where its masked ones were left as they were shown.
+
+    Entries of lists are found again by what they show, so that others may be added or removed.
+
+    Args:
+        typed: What a person made of the masked configuration.
+        masked: The configuration as it is shown.
+        whole: The configuration with its secrets.
+
+    Example::
+
+        unmasked({"t": "********", "n": 2}, {"t": "********", "n": 1}, {"t": "abc", "n": 1})  # {"t": "abc", "n": 2}
+    """
+    if _is_constant(masked) and _is_constant(whole) and not _is_constant(typed):
+        masked, whole = masked["val"], whole["val"]
+    if isinstance(typed, Mapping) and isinstance(masked, Mapping) and isinstance(whole, Mapping):
+        keys = dict(zip(masked, whole, strict=True)) if len(masked) == len(whole) else {}  # names may be masked, too
+        names = {key: keys.get(key, key) for key in typed}
+        return {names[key]: unmasked(inner, masked.get(key), whole.get(names[key])) for key, inner in typed.items()}
+    if isinstance(typed, list) and isinstance(masked, list) and isinstance(whole, list):
+        return [_unmasked_entry(i, entry, masked, whole) for i, entry in enumerate(typed)]
+    is_left = isinstance(typed, str) and MASK in typed and typed == masked
+    return whole if is_left else typed
+
+
+def _unmasked_entry(index: int, typed: Any, masked: list[Any], whole: list[Any]) -> Any:
+    is_here = index < len(masked) and masked[index] == typed
+    place = index if is_here or typed not in masked else masked.index(typed)
+    return unmasked(typed, masked[place], whole[place]) if place < min(len(masked), len(whole)) else typed
+
+
+def _is_constant(declared: Any) -> bool:
+    return isinstance(declared, Mapping) and declared.get("type") == "const" and "val" in declared
+
+
 def forget(uuid: str, home: Path | None = None) -> None:
     """Remove the secrets of an experiment that is gone."""
     _place(uuid, home).unlink(missing_ok=True)
@@ -113,7 +149,7 @@ def _hidden(value: Any, shown: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPat
 
 def _with_constants(value: Any, declared: Any) -> Any:
     """Replace masked values by the constants that are declared at the same place."""
-    if isinstance(declared, Mapping) and declared.get("type") == "const" and "val" in declared:
+    if _is_constant(declared):
         declared = declared["val"]
     if isinstance(value, Mapping) and isinstance(declared, Mapping):
         return {key: _with_constants(inner, declared.get(key)) for key, inner in value.items()}

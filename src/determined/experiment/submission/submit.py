@@ -73,7 +73,9 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class _Checked:
+class Ready:
+    """A request that passed all checks: its configuration, that as text, its code, what its user should know."""
+
     config: ExperimentConfig
     text: str
     archive: CodeArchive | None
@@ -93,19 +95,21 @@ def submit(store: Store, request: SubmitRequest) -> Submitted:
     """
     from determined.experiment.controller import start
 
-    checked = _check(store, request)
+    checked = check(store, request)
     made = _write(store, request, checked)
     start.ensure(store)
     return made
 
 
-def read_config(config: str | Path | Mapping[str, Any]) -> ConfigFile:
+def read_config(config: str | Path | Mapping[str, Any] | ConfigFile) -> ConfigFile:
     """Return a configuration as a file: one that is read, or a mapping that is written out.
 
     Example::
 
         read_config({"name": "mnist"}).text  # "name: mnist\\n"
     """
+    if isinstance(config, ConfigFile):
+        return config
     if isinstance(config, (str, Path)):
         return experiment_file.read(config)
     if isinstance(config, Mapping):
@@ -139,11 +143,22 @@ def checked_config(request: SubmitRequest, below: Sequence[Mapping[str, Any]] = 
         raise located(error, request.file.text, request.file.name, typed) from None
 
 
-def _check(store: Store, request: SubmitRequest) -> _Checked:
+def check(store: Store, request: SubmitRequest) -> Ready:
+    """Return what would be submitted; nothing is written.
+
+    Raises:
+        ConfigError: The configuration, the code or what it runs cannot work.
+        NotFound: The template, the project, or what it starts from is not there.
+
+    Example::
+
+        check(store, SubmitRequest(experiment_file.read("e.yaml"), "ada", directory="model")).warnings
+    """
     config = checked_config(request)
     with store.read() as conn:
         if defaults := _workspace_defaults(conn, config, request.project_id):
             config = checked_config(request, [defaults])
+        warm_started(conn, config.effective()["searcher"])
     check_slots(config, request)
     archive = _packed(request, config, store)
     _check_entry_point(config, archive, request)
@@ -151,7 +166,7 @@ def _check(store: Store, request: SubmitRequest) -> _Checked:
     text = request.file.text
     if request.settings:
         text = written(merged([from_settings(request.settings, request.file.values), request.file.values]))
-    return _Checked(config, text, archive, warnings)
+    return Ready(config, text, archive, warnings)
 
 
 def _user_defaults() -> list[dict[str, Any]]:
@@ -238,7 +253,7 @@ def _check_entry_point(config: ExperimentConfig, archive: CodeArchive | None, re
         )
 
 
-def _write(store: Store, request: SubmitRequest, checked: _Checked) -> Submitted:
+def _write(store: Store, request: SubmitRequest, checked: Ready) -> Submitted:
     """Write all rows, or none; the file of secrets is there before the transaction ends."""
     from determined.store import experiments
     from determined.store.control import code, pending
