@@ -33,9 +33,10 @@ interface NewExperimentDialogProps extends SubmissionDialogProps {
 export function NewExperimentDialog({ title, action, purpose, about, experimentId, trialId, onClose, onSubmitted }: NewExperimentDialogProps) {
   const draft = useDraft(experimentId, purpose, trialId);
   const [isPaused, setPaused] = useState(false);
-  const checking = useChecked(experimentId, purpose, draft.config);
+  const checking = useChecked(experimentId, "fork", draft.config); // also what continues a trial is a new experiment
   const submit = async () => {
-    const body = { config: draft.config ?? "", name: draft.name.trim() || null, paused: isPaused };
+    const name = draft.name.trim(); // one that was not touched gives way to what the text says
+    const body = { config: draft.config ?? "", name: name && name !== draft.start?.name ? name : null, paused: isPaused };
     const done = await api.post("/api/v1/experiments/{experiment_id}/fork", { path: { experiment_id: experimentId }, body });
     for (const said of [...done.warnings, done.said]) toast(said);
     onSubmitted(done.experiment_id);
