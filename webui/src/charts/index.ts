@@ -8,6 +8,7 @@ export type { ChartSettings } from "./line/settings";
 export { ChartControls, useChartSettings } from "./line/settings";
 export { CrossHair, CrossHairContext } from "./line/together";
 export { useCurves } from "./line/useCurves";
+export { amounts } from "./logic/amounts";
 export type { ChartOf } from "./logic/charts";
 export { charts, isProfiler, seriesName } from "./logic/charts";
 export type { Look } from "./logic/envelopes";

@@ -3,6 +3,8 @@ import type { KeyboardEvent } from "react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { ChartShell } from "../shell/ChartShell";
 import { useColors } from "../shell/palette";
+import type { Amount } from "../logic/amounts";
+import { amounts } from "../logic/amounts";
 import { linesCsv } from "../logic/csv";
 import type { Line, Place } from "../logic/lines";
 import { extentY } from "../logic/lines";
@@ -43,6 +45,8 @@ export interface LineChartProps {
   empty?: string;
   height?: number;
   csvFrom?: string;
+  /** What the values are; plain numbers by default. */
+  amount?: Amount;
   /** With more lines than this there is no legend: the tooltip and a table beside say which is which. */
   mostNamed?: number;
   note?: string;
@@ -110,7 +114,7 @@ function whyEmpty(lines: readonly Line[], isLog: boolean, said: string): string 
 }
 
 export function LineChart(props: LineChartProps) {
-  const { id, title, lines, place = "batch", smoothing = 0, isLog = false, zoom, lit, mostNamed = 6 } = props;
+  const { id, title, lines, place = "batch", smoothing = 0, isLog = false, zoom, lit, mostNamed = 6, amount = amounts.plain } = props;
   const colors = useColors();
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
   const [own, setOwn] = useState<number>();
@@ -120,8 +124,8 @@ export function LineChart(props: LineChartProps) {
   const onLight = useCallback((trial: number | undefined) => (setOwn(trial), outer?.(trial)), [outer]);
   const stands = lit ?? own;
   const view = useMemo<View>(
-    () => ({ lines: shown, place, smoothing, isLog, zoom, lit: stands, palette: { ...colors, font: "" } }),
-    [shown, place, smoothing, isLog, zoom, stands, colors],
+    () => ({ lines: shown, place, smoothing, isLog, zoom, lit: stands, palette: { ...colors, font: "" }, amount }),
+    [shown, place, smoothing, isLog, zoom, stands, colors, amount],
   );
   const { host, plot, hover, held, release, followed } = usePlot(view, { ...props, onLight }, !empty);
   const [spoken, setSpoken] = useState("");
@@ -145,7 +149,7 @@ export function LineChart(props: LineChartProps) {
       title={title}
       height={props.height}
       empty={empty}
-      legend={lines.length <= mostNamed && !empty && <Legend lines={lines} hidden={hidden} onToggle={toggle} rows={hover?.rows ?? followed} />}
+      legend={lines.length <= mostNamed && !empty && <Legend lines={lines} hidden={hidden} onToggle={toggle} rows={hover?.rows ?? followed} text={amount.text} />}
       note={empty ? "" : [pointsNote(shown), props.note].filter(Boolean).join(" · ")}
       unit={!empty && units[place]}
       swatches={shown.filter((line) => !line.isFaint).slice(0, 24)}
@@ -155,7 +159,7 @@ export function LineChart(props: LineChartProps) {
       table={() => <LinesTable lines={lines} place={place} />}
     >
       <div className="line-plot" ref={host} role="img" tabIndex={0} aria-label={summary(title, shown, place)} onKeyDown={keys} onBlur={() => setSpoken("")} />
-      {(held ?? hover) && <Tooltip hover={(held ?? hover) as Hover} place={place} pick={held && props.pick} onRelease={release} />}
+      {(held ?? hover) && <Tooltip hover={(held ?? hover) as Hover} place={place} text={amount.text} pick={held && props.pick} onRelease={release} />}
       <output className="visually-hidden">
         {spoken && hover ? `${placeText(hover.x, place)}: ${hover.rows.slice(0, 5).map((row) => `${row.line.name} ${row.value ?? row.odd ?? "no value"}`).join(", ")}` : ""}
       </output>

@@ -15,16 +15,16 @@ export function placeText(x: number, place: Place): string {
   return place === "batch" ? `batch ${count(Math.round(x))}` : `epoch ${short(x)}`;
 }
 
-function Value({ row }: { row: Row }) {
+function Value({ row, text }: { row: Row; text: (value: number) => string }) {
   const value = row.smoothed ?? row.value;
-  return <td className="num">{value === null || value === undefined ? (row.odd ?? "no value") : short(value)}</td>;
+  return <td className="num">{value === null || value === undefined ? (row.odd ?? "no value") : text(value)}</td>;
 }
 
 /** What else is known of the point: raw value, extremes, NaN, the best checkpoint. */
-export function detail(row: Row): string {
+export function detail(row: Row, text: (value: number) => string = short): string {
   const parts: string[] = [];
-  if (row.smoothed !== undefined && row.value !== null) parts.push(`raw ${short(row.value)}`);
-  if (row.low != null && row.high != null && row.low !== row.high) parts.push(`${short(row.low)} to ${short(row.high)}`);
+  if (row.smoothed !== undefined && row.value !== null) parts.push(`raw ${text(row.value)}`);
+  if (row.low != null && row.high != null && row.low !== row.high) parts.push(`${text(row.low)} to ${text(row.high)}`);
   if (row.odd && row.value !== null) parts.push(`${row.odd} reported`);
   if (row.isBest) parts.push("best checkpoint");
   return parts.join(" · ");
@@ -33,6 +33,7 @@ export function detail(row: Row): string {
 interface TooltipProps {
   hover: Hover;
   place: Place;
+  text: (value: number) => string;
   /** Set while the tooltip is held: what its button does. */
   pick: LineChartProps["pick"] | undefined;
   onRelease: () => void;
@@ -60,7 +61,7 @@ function useRelease(isHeld: boolean, onRelease: () => void) {
   return box;
 }
 
-export function Tooltip({ hover, place, pick, onRelease }: TooltipProps) {
+export function Tooltip({ hover, place, text, pick, onRelease }: TooltipProps) {
   const box = useRelease(pick !== undefined, onRelease);
   const shown = around(hover.rows, hover.near?.line.trialId, most);
   if (!shown.length) return null;
@@ -81,8 +82,8 @@ export function Tooltip({ hover, place, pick, onRelease }: TooltipProps) {
                 <Swatch color={row.line.color} dash={row.line.dash} />
               </td>
               <td className="name clip">{row.line.name}</td>
-              <Value row={row} />
-              <td className="muted num">{detail(row)}</td>
+              <Value row={row} text={text} />
+              <td className="muted num">{detail(row, text)}</td>
             </tr>
           ))}
         </tbody>

@@ -2,6 +2,7 @@
 // own and a raw, a smoothed and a band of extremes, which uPlot's aligned columns would multiply.
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import type { Amount } from "../logic/amounts";
 import type { Line, Place } from "../logic/lines";
 import { extentX, extentY, padded } from "../logic/lines";
 import { smooth } from "../logic/smooth";
@@ -20,6 +21,7 @@ export interface View {
   zoom: Span | undefined;
   lit: number | undefined;
   palette: Palette;
+  amount: Amount;
 }
 
 export interface Hover {
@@ -133,7 +135,8 @@ export class LinePlot {
     const { lines, zoom, isLog, smoothing } = this.view;
     this.smoothed = new Map(smoothing > 0 ? lines.map((line) => [line.id, smooth(line.ys, smoothing)]) : []);
     this.x = zoom ?? extentX(lines) ?? [0, 1];
-    this.y = padded(extentY(lines, this.x, isLog) ?? (isLog ? [0.1, 1] : [0, 1]), isLog);
+    const y = padded(extentY(lines, this.x, isLog) ?? (isLog ? [0.1, 1] : [0, 1]), isLog);
+    this.y = this.view.amount.isFromZero && !isLog && y[1] > 0 ? [0, y[1]] : y;
   }
 
   private measureRoom(width: number): void {
@@ -185,7 +188,7 @@ export class LinePlot {
 
   private ticks(size: number, isX: boolean): number[] {
     const most = Math.max(2, Math.min(6, Math.floor(size / (isX ? 80 : 34))));
-    if (!isX) return this.view.isLog ? logTicks(this.y, most) : linearTicks(this.y, most);
+    if (!isX) return this.view.isLog ? logTicks(this.y, most) : this.view.amount.ticks(this.y, most);
     return this.view.place === "time" ? timeTicks(this.x, most) : linearTicks(this.x, most, this.view.place === "batch");
   }
 
@@ -226,7 +229,7 @@ export class LinePlot {
           grid: { width: 1, stroke: stroke("line") },
           ticks: { show: false },
           splits: (plot) => this.ticks(plot.height, false),
-          values: (_, values) => values.map(tickText),
+          values: (_, values) => values.map(this.view.amount.mark),
           filter: (_, values) => values,
         },
       ],

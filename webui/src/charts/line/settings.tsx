@@ -48,22 +48,26 @@ interface ChartControlsProps {
   settings: ChartSettings;
   /** False: no epochs were reported. */
   hasEpochs?: boolean;
+  /** Which horizontal axes there are to choose from; of one there is no choice. */
+  places?: readonly Place[];
 }
 
-export function ChartControls({ settings, hasEpochs = true }: ChartControlsProps) {
+export function ChartControls({ settings, hasEpochs = true, places: offered = ["batch", "epoch", "time"] }: ChartControlsProps) {
   const { place, smoothing, isLog, zoom } = settings;
   return (
     <div className="chart-controls" role="group" aria-label="How charts are shown">
-      <span className="segments" role="group" aria-label="Horizontal axis">
-        {(Object.keys(words) as Place[]).map((one) => {
-          const isMissing = one === "epoch" && !hasEpochs && place !== "epoch";
-          return (
-            <button key={one} type="button" aria-pressed={place === one} disabled={isMissing} title={isMissing ? "No epochs were reported" : undefined} onClick={() => settings.setPlace(one)}>
-              {words[one]}
-            </button>
-          );
-        })}
-      </span>
+      {offered.length > 1 && (
+        <span className="segments" role="group" aria-label="Horizontal axis">
+          {offered.map((one) => {
+            const isMissing = one === "epoch" && !hasEpochs && place !== "epoch";
+            return (
+              <button key={one} type="button" aria-pressed={place === one} disabled={isMissing} title={isMissing ? "No epochs were reported" : undefined} onClick={() => settings.setPlace(one)}>
+                {words[one]}
+              </button>
+            );
+          })}
+        </span>
+      )}
       <label>
         Smoothing
         <input type="range" min={0} max={0.99} step={0.01} value={smoothing} onChange={(event) => settings.setSmoothing(Number(event.target.value))} />

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { amounts, byteTicks } from "./amounts";
 import type { Series } from "./charts";
 import { charts, namesLike, seriesName } from "./charts";
 import { linesCsv, toCsv } from "./csv";
@@ -125,4 +126,10 @@ test("charts are found by a regular expression, and by plain text while it is no
   const typed = namesLike(all, "f(");
   expect([typed.shown.map((chart) => chart.name), Boolean(typed.problem)]).toEqual([["f(x)"], true]);
   expect(namesLike(all, " ").shown).toHaveLength(2);
+});
+
+test("sizes have round marks in powers of 1024, and amounts say what they are", () => {
+  expect(byteTicks([0, 3.5 * 1024 ** 3], 4)).toEqual([0, 1, 2, 3].map((many) => many * 1024 ** 3));
+  expect(byteTicks([0, 1000], 3)).toEqual([0, 500, 1000]);
+  expect([amounts.bytes.mark(2 * 1024 ** 3), amounts.bytesPerSecond.text(1536), amounts.percent.text(12.345), amounts.perSecond.mark(20_000), amounts.bytes.mark(-2048)]).toEqual(["2 GiB", "1.5 KiB/s", "12.3 %", "20k/s", "−2 KiB"]);
 });
