@@ -5,7 +5,7 @@ import { count, plural } from "../format";
 import type { Checked, Checking } from "./useChecked";
 
 export function lineErrors(checked: Checked | undefined): LineError[] {
-  return (checked?.problems ?? []).map(({ line, path, reason }) => ({ line, message: line || reason.includes(path) ? reason : `${path}: ${reason}` }));
+  return (checked?.problems ?? []).map(({ line, path, reason }) => ({ line, message: reason.includes(path) ? reason : `${path}: ${reason}` }));
 }
 
 /** One line that does not change its height, so that nothing jumps while one types. */
@@ -26,33 +26,23 @@ export function Checks({ checking }: { checking: Checking }) {
           <Icon name="warning" /> <span>{warning}</span>
         </p>
       ))}
-      {shown && shown.is_fine && <Preview checked={shown} />}
     </div>
   );
 }
 
-function Verdict({ checked }: { checked: Checked | undefined }) {
-  if (!checked) return "Checking…";
-  if (checked.is_fine) {
-    return (
-      <>
-        <Icon name="check" /> {checked.said || "The configuration is fine."}
-      </>
-    );
-  }
-  return checked.said || `${plural(checked.problems.length, "problem")} to mend before it can be submitted.`;
+/** "Would train 16 trials: 12 × 5 epochs, 4 × 20 epochs.", or the server's own sentence where nothing can be counted. */
+export function verdict(checked: Checked): string {
+  if (!checked.is_fine) return `${plural(checked.problems.length, "problem")} to mend before it can be submitted.`;
+  if (checked.trials === null || checked.preview.length === 0) return checked.said;
+  const rows = checked.preview.map((row) => `${count(row.trials)} × ${row.units}`);
+  return `Would train ${plural(checked.trials, "trial")}: ${rows.join(", ")}.`;
 }
 
-function Preview({ checked }: { checked: Checked }) {
-  if (checked.preview.length < 2 && (checked.trials ?? 1) <= 1) return null;
+function Verdict({ checked }: { checked: Checked | undefined }) {
+  if (!checked) return "Checking…";
   return (
-    <div className="checks-preview">
-      <span className="muted">Would train{checked.trials === null ? "" : ` ${plural(checked.trials, "trial")}`}</span>
-      {checked.preview.map((row) => (
-        <span key={row.units} className="num">
-          {count(row.trials)} × {row.units}
-        </span>
-      ))}
-    </div>
+    <>
+      {checked.is_fine && <Icon name="check" />} {verdict(checked)}
+    </>
   );
 }

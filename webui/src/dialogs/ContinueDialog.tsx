@@ -31,12 +31,16 @@ function ContinueExperiment({ experimentId, onClose, onSubmitted }: SubmissionDi
   };
   return (
     <Dialog wide title={`Continue experiment ${experimentId}`} action="Continue" onAction={submit} onClose={onClose} disabled={!checking.checked?.is_fine} unsaved={draft.unsaved}>
-      <p className="muted">The same experiment goes on from its last checkpoints. Raise what ended it, for example the length of training.</p>
+      <p className="muted">
+        {draft.start?.config === ""
+          ? "Trials that did not complete run again. The configuration of such a search stays as it is."
+          : "The same experiment goes on from its last checkpoint. Raise what ended it, for example the length of training."}
+      </p>
       <ErrorNote error={draft.error} />
       {draft.config === undefined && !draft.error && <Skeleton lines={10} />}
       {draft.config !== undefined && (
         <>
-          <YamlEditor value={draft.config} onChange={draft.setConfig} errors={lineErrors(checking.checked ?? checking.last)} rows={16} />
+          {draft.start?.config !== "" && <YamlEditor value={draft.config} onChange={draft.setConfig} errors={lineErrors(checking.checked ?? checking.last)} rows={16} />}
           <Checks checking={checking} />
         </>
       )}

@@ -31,7 +31,11 @@ export default function TrialPage({ params }: PageProps) {
         current={tab}
         to={(key) => (key === "overview" ? `/trials/${id}` : `/trials/${id}/${key}`)}
       />
-      {trial.state === "ERROR" && trial.state_reason && <p className="reason">{trial.state_reason}</p>}
+      {trial.state === "ERROR" && (
+        <p className="reason">
+          {trial.state_reason || "The trial failed."} {tab !== "logs" && <Link to={`/trials/${id}/logs`}>Read its log</Link>}
+        </p>
+      )}
       <TrialTabs trialId={id} tab={tab} />
     </div>
   );

@@ -2,7 +2,6 @@
 import { useMemo, useState } from "react";
 import { useGet } from "../../../api";
 import { useKeys } from "../../../frame";
-import { moment } from "../../../format";
 import { Empty, ErrorNote, Skeleton, isOver } from "../../../parts";
 import { codecs, here, setQuery, useQueryState } from "../../../route";
 import { remember, remembered } from "../../../style/remembered";
@@ -11,9 +10,8 @@ import type { Trial } from "../useTrial";
 import { LogBar } from "./LogBar";
 import { LogView } from "./LogView";
 import { finder } from "./marks";
-import type { Place } from "./useLog";
 import { useLog } from "./useLog";
-import { filtersOf, useLogQuery } from "./useLogQuery";
+import { filtersOf, startOf, useLogQuery } from "./useLogQuery";
 import { useMatches } from "./useMatches";
 import { nextMatch } from "./window";
 import "./logs.css";
@@ -21,16 +19,6 @@ import "./logs.css";
 interface View {
   times: boolean;
   wrap: boolean;
-}
-
-/** `?line=` is a line that was linked to, `?at=` a moment that was clicked in a chart (ISO, or ms since 1970). */
-function startOf(search: string): Place {
-  const params = new URLSearchParams(search);
-  const line = codecs.integer.parse(params.get("line") ?? "");
-  if (line !== undefined) return { line };
-  const at = params.get("at") ?? params.get("time") ?? "";
-  const time = /^\d+$/.test(at) ? Number(at) : moment(at);
-  return Number.isFinite(time) && at !== "" ? { time: new Date(time).toISOString() } : "end";
 }
 
 export default function LogsTab({ trial }: { trial: Trial }) {

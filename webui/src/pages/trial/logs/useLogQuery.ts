@@ -1,6 +1,7 @@
 // What is looked for in a log. It lives in the address.
 import { codecs, useQueryState } from "../../../route";
-import type { Filters } from "./useLog";
+import { moment } from "../../../format";
+import type { Filters, Place } from "./useLog";
 
 const rankCodec = {
   parse: (text: string) => (text === "" ? undefined : codecs.integer.parse(text)),
@@ -27,4 +28,14 @@ export function filtersOf(query: Pick<LogQuery, "isRegex" | "isOnly" | "level" |
   if (query.node) filters.node = query.node;
   if (query.isOnly && search) filters[query.isRegex ? "regex" : "text"] = search;
   return filters;
+}
+
+/** `?line=` is a line that was linked to, `?at=` a moment that was clicked in a chart (ISO, or ms since 1970). */
+export function startOf(search: string): Place {
+  const params = new URLSearchParams(search);
+  const line = codecs.integer.parse(params.get("line") ?? "");
+  if (line !== undefined) return { line };
+  const at = params.get("at") ?? params.get("time") ?? "";
+  const time = /^\d+$/.test(at) ? Number(at) : moment(at);
+  return Number.isFinite(time) && at !== "" ? { time: new Date(time).toISOString() } : "end";
 }

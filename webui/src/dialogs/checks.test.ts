@@ -1,0 +1,34 @@
+import { expect, test } from "vitest";
+import { lineErrors, verdict } from "./Checks";
+import { readMetadata } from "./ModelEditDialog";
+
+const fine = { is_fine: true, problems: [], warnings: [], preview: [], trials: null, said: "Experiment 4 can be continued." };
+
+test("what would be trained is counted, and what cannot be is said", () => {
+  const preview = [
+    { trials: 12, units: "5 epochs" },
+    { trials: 4, units: "20 epochs" },
+  ];
+  expect(verdict({ ...fine, preview, trials: 16 })).toBe("Would train 16 trials: 12 × 5 epochs, 4 × 20 epochs.");
+  expect(verdict(fine)).toBe("Experiment 4 can be continued.");
+  expect(verdict({ ...fine, is_fine: false, problems: [{ line: 3, path: "<config>.a", reason: "wrong" }] })).toMatch("1 problem");
+});
+
+test("a problem stands at its line; without one it names its place", () => {
+  const problems = [
+    { line: 3, path: "<config>.searcher.metric", reason: "is missing" },
+    { line: null, path: "<config>.hyperparameters.lr", reason: "is a text" },
+  ];
+  expect(lineErrors({ ...fine, is_fine: false, problems })).toEqual([
+    { line: 3, message: "<config>.searcher.metric: is missing" },
+    { line: null, message: "<config>.hyperparameters.lr: is a text" },
+  ]);
+  expect(lineErrors(undefined)).toEqual([]);
+});
+
+test("metadata is an object, or a sentence says why not", () => {
+  expect(readMetadata(' {"a": [1]} ')).toEqual({ value: { a: [1] }, problem: "" });
+  expect(readMetadata("")).toEqual({ value: {}, problem: "" });
+  expect(readMetadata("[1]").problem).toMatch("JSON object");
+  expect(readMetadata("{a}").problem).toMatch("not JSON");
+});
