@@ -210,8 +210,17 @@ def best(conn: sa.Connection, *, trial_id: int | None = None, experiment_id: int
     """Return the complete checkpoint with the best searcher metric; None if none has one."""
     if experiment_id is not None and trial_id is None:
         return _best_of_experiment(conn, experiment_id)
-    found = find(conn, trial_id=trial_id, limit=1)
+    at_best = [] if trial_id is None else _at_best_validation(conn, trial_id)
+    found = at_best or find(conn, trial_id=trial_id, limit=1)
     return found[0] if found and found[0].searcher_metric is not None else None
+
+
+def _at_best_validation(conn: sa.Connection, trial_id: int) -> list[CheckpointRow]:
+    """Return the complete checkpoints at the best validation of a trial, if any: then no other has to be looked at."""
+    joined = metrics.join(trials_table, trials_table.c.best_validation_id == metrics.c.id)
+    steps = conn.scalar(sa.select(metrics.c.steps).select_from(joined).where(trials_table.c.id == trial_id))
+    there = (checkpoints.c.trial_id == trial_id, checkpoints.c.state == "COMPLETED", checkpoints.c.steps == steps)
+    return [] if steps is None else _load(conn, *there)
 
 
 def _best_of_experiment(conn: sa.Connection, experiment_id: int) -> CheckpointRow | None:

@@ -20,7 +20,7 @@ from determined.store.schema import logs
 WINDOW = 20_000  # lines that one statement looks at
 MOST_LINES = 400_000  # lines that one question looks at
 MOST_SECONDS = 1.0  # after which it looks no further
-MATCHED = 2000  # lines that a matcher is given at once
+MATCHED = 5000  # lines that a matcher is given at once
 SAMPLE = 2000
 
 Matcher = Callable[[Sequence[str]], Sequence[bool]]
@@ -102,7 +102,8 @@ class Log:
     def forward(self, after: int, limit: int) -> LogPage:
         """Return the next lines after an id."""
         found = self.scan(after, limit, descending=False)
-        is_first = after < min((self._end(task, newest=False) for task in self._tasks), default=0)
+        firsts = [first for task in self._tasks if (first := self._end(task, newest=False))]
+        is_first = not firsts or after < min(firsts)
         oldest = found.lines[0].id if found.lines else after + 1
         return LogPage(found.lines, None if is_first else oldest, found.reached)
 
@@ -159,16 +160,17 @@ class Log:
 
     def _fitting(self, start: int, edge: int | None, limit: int, *, descending: bool) -> list[LogEntry]:
         column = logs.c.id
-        query = sa.select(logs).where(self._of_tasks(), *self._conditions)
-        query = query.where(column < start if descending else column > start)
+        order = column.desc() if descending else column.asc()
+        here = [column < start if descending else column > start]
         if edge is not None:
-            query = query.where(column >= edge if descending else column <= edge)
-        query = query.order_by(column.desc() if descending else column.asc())
-        if self._matcher is None:
-            return [rows.build(LogEntry, row) for row in self._conn.execute(query.limit(limit)).mappings()]
-        found = self._conn.execute(query).mappings().all()
-        fits = self._matcher([row["text"] for row in found]) if found else ()
-        return [rows.build(LogEntry, row) for row, is_fit in zip(found, fits, strict=True) if is_fit][:limit]
+            here.append(column >= edge if descending else column <= edge)
+        query = sa.select(logs).where(self._of_tasks(), *self._conditions, *here).order_by(order).limit(limit)
+        if self._matcher is not None:
+            texts = self._conn.execute(query.with_only_columns(column, logs.c.text).limit(None)).all()
+            fits = self._matcher([text for _, text in texts]) if texts else ()
+            ids = [ident for (ident, _), is_fit in zip(texts, fits, strict=True) if is_fit][:limit]
+            query = sa.select(logs).where(column.in_(ids)).order_by(order)
+        return [rows.build(LogEntry, row) for row in self._conn.execute(query).mappings()]
 
     def _of_tasks(self) -> sa.ColumnElement[bool]:
         return logs.c.task_id == self._tasks[0] if len(self._tasks) == 1 else logs.c.task_id.in_(self._tasks)

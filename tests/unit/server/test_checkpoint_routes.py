@@ -24,7 +24,7 @@ def test_checkpoints_are_listed_newest_first(history: History, page: Asker) -> N
 
 
 def test_a_checkpoint_shows_its_files(history: History, page: Asker) -> None:
-    """P-96: where it lies, its files and sizes, and the line of Python that loads it."""
+    """8.2: where it lies, its files and sizes, and the line of Python that loads it."""
     run = history.run(validation={10: {"loss": 0.5, "odd": float("inf")}}, checkpoints=[10])
     answer = page.get(f"/checkpoints/{run.uuids[0]}")
     assert answer["location"] == str(history.root / "checkpoints" / run.uuids[0])

@@ -12,7 +12,7 @@ from tests.history import History
 
 
 def test_only_what_differs_is_answered(history: History, page: Asker) -> None:
-    """P-96: differences by section and key, and how many keys are equal; NaN equals NaN and is a word."""
+    """8.2: differences by section and key, and how many keys are equal; NaN equals NaN and is a word."""
     runs = [
         history.run(
             f"run {lr}",

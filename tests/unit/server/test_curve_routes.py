@@ -18,7 +18,7 @@ from tests.history import History
     "name", ["loss", "train_loss", "training_loss", "t_loss", "val_loss", "validation_loss", "v_loss"]
 )
 def test_training_and_validation_share_a_chart(name: str) -> None:
-    """P-96: prefixes that say training or validation are ignored for grouping."""
+    """8.2: prefixes that say training or validation are ignored for grouping."""
     assert base_name(name) == "loss"
 
 
@@ -51,7 +51,7 @@ def test_curves_of_several_trials_come_in_one_answer(history: History, page: Ask
 
 
 def test_the_profiler_has_curves_over_time(history: History, page: Asker) -> None:
-    """P-96: samples of a machine are curves whose steps are seconds; a zoom is in seconds, too."""
+    """8.2: samples of a machine are curves whose steps are seconds; a zoom is in seconds, too."""
     run = history.run(state="RUNNING")
     reports = [
         MetricReport("memory", {"node.local": {"memory_free": 100.0 - second}}, time=history.tick())

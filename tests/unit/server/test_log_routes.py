@@ -8,6 +8,7 @@ import pytest
 
 from determined.errors import InvalidValue, NotFound
 from determined.store import log_pages
+from determined.store.control import log_policies
 from tests.asking import Asker
 from tests.history import History, Run
 
@@ -42,7 +43,7 @@ def test_a_tail_goes_on_where_it_ended(history: History, page: Asker, run: Run) 
 
 
 def test_lines_around_one_are_its_context(page: Asker, run: Run) -> None:
-    """P-96: `around` answers the lines on both sides of a match."""
+    """8.2: `around` answers the lines on both sides of a match."""
     found = page.get(f"/trials/{run.trial_id}/logs/matches", text="line 15")["ids"]
     assert len(found) == 1
     answer = page.get(f"/trials/{run.trial_id}/logs", around=found[0], limit=5)
@@ -77,7 +78,7 @@ def test_a_rare_line_is_found_in_several_answers(page: Asker, run: Run, monkeypa
 
 
 def test_a_regular_expression_chooses_lines(page: Asker, run: Run) -> None:
-    """P-96: a regular expression filters lines, whatever their number."""
+    """8.2: a regular expression filters lines, whatever their number."""
     answer = page.get(f"/trials/{run.trial_id}/logs", regex=r"[12]5$")
     assert texts(answer) == ["line 15", "line 25"]
 
@@ -100,7 +101,7 @@ def test_a_regular_expression_that_takes_for_ever_is_given_up(
 
 
 def test_colours_stay_and_other_sequences_go(history: History, page: Asker, run: Run) -> None:
-    """P-97: a line keeps its colours; titles, links, cursor moves and marks of direction cannot act on anybody."""
+    """8.2 (logs): a line keeps its colours; titles, links, cursor moves and marks of direction are gone."""
     history.log(
         run,
         ["\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\x1b[2J\x1b[?25h", "a\u202eb\x07"],
@@ -133,3 +134,15 @@ def test_a_log_of_no_trial_is_not_found(page: Asker) -> None:
     """An unknown trial has no log, rather than an empty one."""
     with pytest.raises(NotFound, match="There is no trial 99"):
         page.get("/trials/99/logs")
+
+
+def test_lines_that_a_log_policy_matched_are_flagged(history: History, page: Asker, run: Run) -> None:
+    """8.2 (logs): a matched line is flagged, without its prefix and however long; the policy's name is told."""
+    long = "x" * 600
+    history.log(run, ["[rank=1] ERROR: out of memory", "fine", long])
+    with history.store.write() as conn:
+        log_policies.record(conn, run.attempt, pattern="memory", line="[rank=1] ERROR: out of memory", name="OOM")
+        log_policies.record(conn, run.attempt, pattern="x+", line=long[:500])
+    answer = page.get(f"/trials/{run.trial_id}/logs", limit=3)
+    assert [line["is_policy"] for line in answer["lines"]] == [True, False, True]
+    assert page.get(f"/trials/{run.trial_id}/logs/info")["policies"] == ["OOM", "x+"]

@@ -11,7 +11,7 @@ from tests.history import History
 
 
 def test_a_model_has_versions_and_says_how_to_use_them(history: History, runs: Determined, page: Asker) -> None:
-    """P-96: a model shows its versions, the newest first, with metric and size, and the lines that load the newest."""
+    """8.2: a model shows its versions, the newest first, with metric and size, and the lines that load the newest."""
     run = history.run(validation={10: 0.9, 20: 0.7}, checkpoints=[10, 20])
     made = page.send("POST", "/models", {"name": "digits", "description": "handwriting"})
     for uuid in run.uuids:

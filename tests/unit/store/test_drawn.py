@@ -59,7 +59,7 @@ class TestDraw:
         assert (found.points, found.total) == (3000, 3000)
 
     def test_points_that_are_no_numbers_are_found_in_a_long_curve(self, store: Store) -> None:
-        """P-96: NaN and infinite points of a long curve are listed with their steps, up to the last one."""
+        """8.2: NaN and infinite points of a long curve are listed with their steps, up to the last one."""
         values = dict.fromkeys(range(1, 3001), 1.0) | {500: math.nan, 501: math.inf, 2999: -math.inf}
         attempt = fill(store, values)
         with store.read() as conn:
@@ -143,7 +143,7 @@ class TestSamples:
         return attempt
 
     def test_have_names_of_their_own(self, store: Store, attempt: Attempt) -> None:
-        """P-96: each number in a nested sample is a curve: node, then what was sampled."""
+        """8.2: each number in a nested sample is a curve: node, then what was sampled."""
         with store.read() as conn:
             found = sampled.names(conn, [attempt.trial_id])
         assert [(each.group, each.name, each.samples) for each in found] == [

@@ -9,9 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from determined import errors
-from determined.store import attempts, logs, schema, trials
+from determined.store import attempts, log_pages, logs, schema, trials
 from determined.store.attempts import Attempt
 from determined.store.database.connection import Store
+from determined.store.log_pages import LogPage
 from determined.store.logs import LogFilter
 from determined.store.messages import LogEntry, LogLine
 from tests.unit.store.rooms import START, add_run, minutes
@@ -185,3 +186,67 @@ def test_expired_lines_go_and_trials_stay(store: Store) -> None:
         assert logs.expire(conn, START + datetime.timedelta(days=3)) == 1
         assert conn.scalar(sa.select(sa.func.count()).select_from(schema.logs)) == 1
         assert trials.get(conn, short.trial_id).id == short.trial_id
+
+
+class TestPages:
+    def test_go_both_ways_through_a_trial_that_was_continued(self, store: Store) -> None:
+        """Pages in both directions have every line of all tasks once, in the order in which they arrived."""
+        with store.write() as conn:
+            run, other = add_run(conn), add_run(conn)
+            for number in range(4):
+                say(conn, run, f"a{number}")
+                say(conn, other, "of another trial")
+            trials.set_state(conn, run.trial_id, "COMPLETED")
+            attempts.continue_trial(conn, run.trial_id)
+            again = attempts.begin(conn, run.trial_id)
+            say(conn, again, "b0", "b1", "b2")
+        wanted = ["a0", "a1", "a2", "a3", "b0", "b1", "b2"]
+        with store.read() as conn:
+            for limit in (1, 2, 3, 7, 100):
+                after, forward = 0, []
+                while (page := log_pages.page(conn, run.trial_id, LogFilter(), after=after, limit=limit)).lines:
+                    forward += [row.text for row in page.lines]
+                    after = page.newest
+                before: int | None = None
+                backward: list[str] = []
+                while before is not None or not backward:
+                    page = log_pages.page(conn, run.trial_id, LogFilter(), before=before, limit=limit)
+                    backward = [row.text for row in page.lines] + backward
+                    before = page.oldest
+                assert (forward, backward) == (wanted, wanted)
+
+    def test_of_a_trial_that_printed_nothing_are_empty(self, store: Store) -> None:
+        """An empty log has no pages, and following it goes on from 0."""
+        with store.write() as conn:
+            run = add_run(conn)
+        with store.read() as conn:
+            assert log_pages.page(conn, run.trial_id, LogFilter()) == LogPage([], None, 0)
+            assert log_pages.page(conn, run.trial_id, LogFilter(), after=0) == LogPage([], None, 0)
+            assert log_pages.page(conn, run.trial_id, LogFilter(), time=START) == LogPage([], None, 0)
+            assert log_pages.seen(conn, run.trial_id) == ([], [])
+
+    def test_a_time_is_found_by_halving(self, store: Store) -> None:
+        """The first line from a time on is found without reading those before."""
+        with store.write() as conn:
+            run = add_run(conn)
+            logs.append(conn, run, [LogLine(str(n), "stdout", 0, time=minutes(n)) for n in range(50)])
+        with store.read() as conn:
+            for number in (0, 1, 17, 49):
+                page = log_pages.page(conn, run.trial_id, LogFilter(), time=minutes(number - 0.5), limit=1)
+                assert [row.text for row in page.lines] == [str(number)]
+            assert log_pages.page(conn, run.trial_id, LogFilter(), time=minutes(50), limit=1).lines == []
+
+    def test_of_rare_lines_look_at_so_many_only(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A page looks at a bounded number of lines, and the next one goes on where it ended."""
+        monkeypatch.setattr(log_pages, "WINDOW", 5)
+        monkeypatch.setattr(log_pages, "MOST_LINES", 10)
+        with store.write() as conn:
+            run = add_run(conn)
+            say(conn, run, *(f"line {number}" for number in range(32)))
+        with store.read() as conn:
+            log = log_pages.Log(conn, run.trial_id, LogFilter(text="line 31"))
+            first = log.scan(0, 5, descending=False)
+            assert (first.lines, first.is_end) == ([], False)
+            found = [log.scan(first.reached + 10 * ahead, 5, descending=False) for ahead in (0, 1, 2)]
+            assert [len(each.lines) for each in found] == [0, 0, 1]
+            assert found[2].is_end

@@ -43,7 +43,7 @@ def _states(conn: sa.Connection, trial_id: int) -> Iterator[Moment]:
 
 
 def _checkpoints(conn: sa.Connection, trial_id: int) -> Iterator[Moment]:
-    for uuid, steps, time in spread(store.checkpoints.saved(conn, trial_id)):
+    for uuid, steps, time in spread(store.checkpoints.saved(conn, trial_id), MOST):
         yield Moment(time=time, kind="checkpoint", steps=steps, said=f"Checkpoint {uuid[:8]} after {steps:,} batches.")
 
 
@@ -52,7 +52,7 @@ def _validations(conn: sa.Connection, trial_id: int) -> Iterator[Moment]:
         yield Moment(time=time, kind="validation", steps=steps, said=f"Validation after {steps:,} batches.")
 
 
-def spread(found: list[T], most: int = MOST) -> list[T]:
+def spread(found: list[T], most: int) -> list[T]:
     """Return at most so many, evenly spread, the last one among them."""
     if len(found) <= most:
         return found
