@@ -60,7 +60,7 @@ export function Grid(props: GridProps) {
     count: layout.count,
     getScrollElement: () => scroller.current,
     estimateSize: () => height,
-    overscan: 12,
+    overscan: 8,
     paddingStart: height,
   });
   useLayoutEffect(() => virtual.measure(), [height]);

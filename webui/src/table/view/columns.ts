@@ -35,7 +35,7 @@ export function shown(all: readonly Column[], view: Pick<View, "columns">, isNar
 }
 
 const widths: Record<Column["type"], number> = {
-  number: 96,
+  number: 88,
   text: 150,
   time: 104,
   duration: 96,
@@ -45,15 +45,15 @@ const widths: Record<Column["type"], number> = {
   labels: 150,
 };
 
-const own: Record<string, number> = { spark: 96, "run.progress": 132, "run.name": 220 };
+const own: Record<string, number> = { spark: 96, "run.progress": 120, "run.name": 220 };
 
 /** As wide as the type usually needs, and as the title does (about 7 px a letter, and the mark of the order). */
 export function usualWidth(column: Column, isFirst: boolean, isNarrow: boolean): number {
   if (column.key === "run.id") return 72;
-  if (isFirst) return isNarrow ? 120 : 260;
+  if (isFirst) return isNarrow ? 120 : 236;
   if (isNarrow) return widths[column.type];
   if (own[column.key]) return own[column.key]!;
-  return Math.max(widths[column.type], Math.min(220, column.title.length * 7 + 40));
+  return Math.max(widths[column.type], Math.min(220, column.title.length * 7 + 34));
 }
 
 export function placed(columns: readonly Column[], chosen: Record<string, number>, start: number, isNarrow: boolean): Placed[] {
