@@ -9,7 +9,8 @@ import pytest
 
 from determined.client import Determined
 from determined.errors import InvalidValue, Refused
-from determined.store import experiments, trials, workspaces
+from determined.store import experiments, logs, trials, workspaces
+from determined.store.messages import LogLine
 from tests.asking import Asker
 from tests.history import START, History
 
@@ -90,6 +91,18 @@ def test_home_shows_why_runs_failed(history: History, page: Asker) -> None:
     answer = page.get("/home", since=LONG_AGO)
     assert names(answer["ended"]) == ["fine"]
     assert [(row["name"], row["last_line"]) for row in answer["failed"]] == [("broken", "ValueError: lr is negative")]
+
+
+def test_home_prefers_what_the_script_said(history: History, page: Asker) -> None:
+    """The last line is the script's own, not the controller's account of it; without any, the controller's."""
+    own = history.run("broken", state="ERROR", lines=["KeyError: 'lr'"])
+    mute = history.run("mute", state="ERROR", lines=[])
+    ended = LogLine("Attempt 1 ended: exit code 1.", "stdout", time=history.tick())
+    with history.store.write() as conn:
+        for run in (own, mute):
+            logs.append(conn, run.attempt, [ended], source="controller")
+    shown = {row["name"]: row["last_line"] for row in page.get("/home", since=LONG_AGO)["failed"]}
+    assert shown == {"broken": "KeyError: 'lr'", "mute": "Attempt 1 ended: exit code 1."}
 
 
 def test_home_shows_recent_projects(history: History, page: Asker) -> None:

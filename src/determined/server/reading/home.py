@@ -153,14 +153,19 @@ def _ended(row: ExperimentRow, last_line: str = "") -> EndedExperiment:
 
 
 def _last_lines(conn: sa.Connection, experiment_ids: Sequence[int]) -> dict[int, str]:
-    """Return the last line that the newest failed trial of each experiment printed."""
+    """Return the last line that the newest failed trial of each experiment printed; if none, what was said of it."""
     trials = store.overview.run_rows.of_trials(conn, experiment_ids=experiment_ids, states=["ERROR"])
     newest = {row[2]: row[0] for row in sorted(trials, key=lambda row: row[0])}
     found = {}
     for experiment_id, trial_id in newest.items():
-        lines = (plain(entry.text) for entry in reversed(store.logs.tail(conn, trial_id, LAST_LINES)))
-        found[experiment_id] = next((line for line in lines if line.strip()), "")
+        found[experiment_id] = _last_line(conn, trial_id, "trial") or _last_line(conn, trial_id, "controller")
     return found
+
+
+def _last_line(conn: sa.Connection, trial_id: int, source: str) -> str:
+    which = store.logs.LogFilter(sources=[source])
+    lines = (plain(entry.text) for entry in reversed(store.logs.tail(conn, trial_id, LAST_LINES, which)))
+    return next((line for line in lines if line.strip()), "")
 
 
 def _projects(conn: sa.Connection) -> list[RecentProject]:
