@@ -161,7 +161,7 @@ class RunIndex:
     def _refresh(self) -> None:
         """Read what changed since the last time."""
         store, moment = self._opened(), time.monotonic()
-        if not store.is_sqlite and moment - self._looked_at < SERVER_SECONDS:
+        if not store.is_sqlite and not self._is_edited and moment - self._looked_at < SERVER_SECONDS:
             return
         mark = store.change_mark()
         if store.id != self._store_id:  # at first, or when another store has its place
@@ -185,6 +185,8 @@ class RunIndex:
         if self._is_edited or change.other or self._is_due(moment):
             self._is_edited = self._is_owed = False
             self._runs.read_all(conn)
+            if self._is_loaded:
+                self._runs.read_documents(conn, self._runs.unread())
             self._checked_at = time.monotonic()
             self._check_seconds = self._checked_at - moment
         else:

@@ -79,9 +79,9 @@ class Runs:
         """Read the documents of these trials."""
         self._take_documents(self._texts(conn, sorted(ids)))
 
-    def unread(self, most: int) -> list[int]:
+    def unread(self, most: int | None = None) -> list[int]:
         """Return trials whose documents were not read yet, the newest first."""
-        return heapq.nlargest(most, self._unread)
+        return heapq.nlargest(len(self._unread) if most is None else most, self._unread)
 
     def settle(self) -> bool:
         """Return whether all documents have to be read again, because there were too many keys."""
