@@ -7,7 +7,7 @@ import { Details } from "./details";
 import { Differences } from "./differences";
 import { Items } from "./items";
 import type { CompareTab } from "./tabs";
-import { most } from "./tabs";
+import { most, tabs } from "./tabs";
 import { useComparison } from "./usecomparison";
 
 const Parallel = lazy(() => import("./parallel").then(({ Parallel: shown }) => ({ default: shown })));
@@ -40,6 +40,7 @@ export function Compare({ trials, experiments, tab, total }: CompareProps) {
   ].filter(Boolean);
   return (
     <div className="compare">
+      <h2 className="visually-hidden">{tabs.find(({ key }) => key === tab)?.label}</h2>
       {said.length > 0 && <p className="muted">{said.join(" ")}</p>}
       {(tab === "curves" || tab === "parallel") && <Items items={items} hidden={hidden} onToggle={toggle} lit={lit} onLight={setLit} />}
       {tab === "curves" && (

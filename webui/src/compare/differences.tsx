@@ -4,7 +4,7 @@ import { Empty } from "../parts";
 import { Heading, Line, SideBySide } from "./sidebyside";
 import type { Item } from "./usecomparison";
 import type { Comparison, Difference } from "./values";
-import { bestOf, fullText, isSame, marked, sections, usual } from "./values";
+import { bestOf, different, fullText, isSame, marked, sections, usual } from "./values";
 
 export function Differences({ answer, items }: { answer: Comparison; items: readonly Item[] }) {
   const equal = Object.values(answer.equal).reduce((sum, count) => sum + count, 0);
@@ -43,7 +43,7 @@ export function DifferenceLine({ difference, items }: { difference: Difference; 
     <Line name={difference.key} items={items}>
       {(item) => {
         const value = difference.values[String(item.id)];
-        const isUsual = isSame(value, against);
+        const isUsual = against === different || isSame(value, against);
         const [before, own, after] = marked(value, against);
         const isNumber = typeof value === "number" || (typeof value === "string" && toNumber(value) !== undefined);
         const names = [isNumber ? "num" : "", best.has(item.id) ? "best" : "", value === undefined ? "muted" : ""].filter(Boolean).join(" ");

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { foundIn } from "./found";
 import type { ComparedTrial, Difference } from "./values";
-import { bestOf, marked, names, parted, slots, usual, valueText } from "./values";
+import { bestOf, different, marked, names, parted, slots, usual, valueText } from "./values";
 
 const trial = (id: number, more: Partial<ComparedTrial> = {}): ComparedTrial => ({
   id,
@@ -27,6 +27,7 @@ test("what most have is the usual, a missing value counts, and the first decides
   expect(usual(difference("lr", { 1: 0.1, 2: 0.2, 3: 0.2 }), [1, 2, 3])).toBe(0.2);
   expect(usual(difference("lr", { 1: 0.1, 2: 0.2 }), [1, 2])).toBe(0.1);
   expect(usual(difference("lr", { 1: 0.1 }), [1, 2, 3])).toBeUndefined();
+  expect(usual(difference("lr", { 1: 0.1, 2: 0.2 }), [1, 2, 3])).toBe(different);
 });
 
 test("of long texts only what differs is marked, of the rest the whole", () => {
@@ -47,8 +48,8 @@ test("the best value is marked where it is known which way is better", () => {
 
 test("things are called as short as they can be told apart", () => {
   expect([...names([trial(1), trial(2)], false).values()]).toEqual(["trial 1", "trial 2"]);
-  expect([...names([trial(1), trial(2, { experiment_id: 2, experiment: "mnist" })], false).values()]).toEqual(["digits · trial 1", "mnist · trial 2"]);
-  expect([...names([trial(5, { experiment_id: 7 })], true).values()]).toEqual(["digits #7"]);
+  expect([...names([trial(1), trial(2, { experiment_id: 2, experiment: "mnist" })], false).values()]).toEqual(["trial 1 · digits", "trial 2 · mnist"]);
+  expect([...names([trial(5, { experiment_id: 7 })], true).values()]).toEqual(["#7 digits"]);
 });
 
 test("each keeps its colour, no two share one before all are used, and then they are dashed", () => {

@@ -30,7 +30,13 @@ export function fullText(value: unknown): string {
 
 const same = (value: unknown): string => JSON.stringify(value) ?? "";
 
-/** The value that most have, the first one's where none is the most common: what others are marked against. */
+export const different = Symbol("all different");
+
+/**
+ * The value that most have: what others are marked against. Of two, the first one's.
+ *
+ * Where more than two have a value each of their own, none stands out, and nothing is marked.
+ */
 export function usual(difference: Difference, trials: readonly number[]): unknown {
   const votes = new Map<string, { value: unknown; count: number }>();
   for (const trial of trials) {
@@ -39,7 +45,8 @@ export function usual(difference: Difference, trials: readonly number[]): unknow
     entry.count += 1;
     votes.set(same(value), entry);
   }
-  return [...votes.values()].reduce((one, other) => (other.count > one.count ? other : one), { value: undefined, count: 0 } as { value: unknown; count: number }).value;
+  if (votes.size === trials.length && trials.length > 2) return different;
+  return [...votes.values()].reduce((one, other) => (other.count > one.count ? other : one)).value;
 }
 
 export const isSame = (one: unknown, other: unknown): boolean => same(one) === same(other);
@@ -79,13 +86,13 @@ export function best(values: readonly (readonly [id: number, value: number])[], 
   return new Set(values.filter(([, value]) => value === top).map(([id]) => id));
 }
 
-/** What each is called: by its experiment, by its number, or by both where that is needed. */
+/** What each is called: by its number, and its experiment where that is needed. The number first: long names are cut. */
 export function names(trials: readonly ComparedTrial[], isByExperiment: boolean): Map<number, string> {
   const experiments = new Set(trials.map(({ experiment_id }) => experiment_id));
   return new Map(
     trials.map(({ id, experiment, experiment_id }) => {
-      if (isByExperiment) return [id, `${experiment} #${experiment_id}`];
-      return [id, experiments.size === 1 ? `trial ${id}` : `${experiment} · trial ${id}`];
+      if (isByExperiment) return [id, `#${experiment_id} ${experiment}`];
+      return [id, experiments.size === 1 ? `trial ${id}` : `trial ${id} · ${experiment}`];
     }),
   );
 }

@@ -6,6 +6,8 @@ export default function Page() {
   useCrumbs({ label: "Experiments" });
   return (
     <div className="page table-page">
+      {/* The line at the top says it already, for those who see it. */}
+      <h1 className="visually-hidden">Experiments</h1>
       <RunTable kind="experiments" />
     </div>
   );

@@ -6,6 +6,8 @@ export default function Page() {
   useCrumbs({ label: "Runs" });
   return (
     <div className="page table-page">
+      {/* The line at the top says it already, for those who see it. */}
+      <h1 className="visually-hidden">Runs</h1>
       <RunTable kind="trials" />
     </div>
   );

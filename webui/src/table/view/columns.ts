@@ -37,8 +37,8 @@ export function shown(all: readonly Column[], view: Pick<View, "columns">, isNar
 const widths: Record<Column["type"], number> = {
   number: 88,
   text: 150,
-  time: 104,
-  duration: 96,
+  time: 108,
+  duration: 106,
   bytes: 88,
   state: 112,
   boolean: 76,
@@ -49,7 +49,7 @@ const own: Record<string, number> = { spark: 96, "run.progress": 120, "run.name"
 
 /** As wide as the type usually needs, and as the title does (about 7 px a letter, and the mark of the order). */
 export function usualWidth(column: Column, isFirst: boolean, isNarrow: boolean): number {
-  if (column.key === "run.id") return 72;
+  if (column.key === "run.id") return isFirst ? 84 : 72;
   if (isFirst) return isNarrow ? 120 : 236;
   if (isNarrow) return widths[column.type];
   if (own[column.key]) return own[column.key]!;
