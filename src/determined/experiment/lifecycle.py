@@ -96,7 +96,8 @@ def move(of: str, state: State, to: State, moves: Mapping[State, tuple[State, ..
         return False
     if to not in moves[state]:
         possible = ", ".join(each.value for each in moves[state]) or "nothing"
-        raise errors.IllegalMove(f"{of} is {state.value}, so it cannot become {to.value}. It can become: {possible}.")
+        rest = "It has ended." if state.is_terminal else f"It can become: {possible}."
+        raise errors.IllegalMove(f"{of} is {state.value}, so it cannot become {to.value}. {rest}")
     return True
 
 

@@ -8,8 +8,12 @@ import pytest
 import sqlalchemy as sa
 
 from determined.client import Determined
+from determined.client._search import savings
 from determined.client._search.results import Hyperparameter, learning_curves
+from determined.client.following.replay import Ladder
 from determined.errors import NotFound
+from determined.experiment.search.rung_table import RungRow, RungTrial
+from determined.store.trials import TrialBrief
 from tests.history import History
 
 DECLARED = {
@@ -116,3 +120,24 @@ def test_reads_do_not_grow_with_the_trials(history: History, runs: Determined) -
         assert len(curves) == len(found.measured)
         asked.append(count)
     assert asked[0] == asked[1]
+
+
+def test_savings_count_what_the_search_ended() -> None:
+    """8.2: trials that failed or still run count for nothing; without a training to the end nothing is claimed."""
+
+    def trial(request_id: str, batches: int, state: str = "COMPLETED") -> TrialBrief:
+        return TrialBrief(1, request_id, state, {}, batches, {})
+
+    rows = [RungRow(1, 1, 4, "epochs", 0, 0, 0, None), RungRow(1, 2, 16, "epochs", 0, 0, 0, None)]
+    top = [RungTrial("b", 0.1, is_stopped_here=True, is_waiting=False)]
+    searcher = {"time_metric": "epochs", "max_time": 16}
+    trials = [trial("a", 100), trial("b", 400), trial("c", 130), trial("d", 900, "ERROR"), trial("e", 0)]
+    found = savings.of(trials, Ladder(rows, {(1, 2): top}), searcher)
+    assert (found.trials, found.to_the_end, found.batches_trained, found.batches_full) == (3, 1, 630, 1200)
+    assert str(found) == "Stopping early saved 48 % of 1,200 batches."
+    going = savings.of([*trials, trial("f", 10, "ACTIVE")], Ladder(rows, {(1, 2): top}), searcher)
+    assert str(going).endswith("1,200 batches so far.")
+    unknown = savings.of(trials, Ladder(rows, {}), searcher)
+    assert (unknown.batches_full, unknown.share) == (0, 0.0)
+    assert "not known" in str(unknown)
+    assert savings.of(trials, Ladder(rows, {}), {"time_metric": "batches", "max_time": 120}).batches_trained == 340

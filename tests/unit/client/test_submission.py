@@ -177,3 +177,13 @@ def test_continue_a_search(history: History, runs: Determined, model: Path) -> N
         search.continue_()
     with pytest.raises(errors.Refused, match="was not submitted"):
         runs.get_experiment(history.run().experiment_id).continue_()
+
+
+def test_a_fork_of_a_text(runs: Determined, model: Path) -> None:
+    """7.2: YAML text is kept as it was typed; text and dict exclude each other; no text is the parent's."""
+    parent = runs.create_experiment(CONFIG, model)
+    text = "entrypoint: python3 train.py  # mine\nsearcher: {name: single, metric: loss}\n"
+    assert parent.fork(text=text).submitted_config == text
+    assert parent.fork(text="# nothing\n").config["hyperparameters"] == parent.config["hyperparameters"]
+    with pytest.raises(errors.InvalidValue, match="both given"):
+        parent.fork(CONFIG, text=text)

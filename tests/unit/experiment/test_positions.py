@@ -69,3 +69,14 @@ def test_positions() -> None:
     assert (merged["use.x"], merged["use.y"]) == ((1, 11), (2, 7))
     assert positions('{\t"a": [}') == {}
     assert positions("") == {}
+
+
+def test_lines_can_be_read_off_the_error() -> None:
+    """8.2: an editor marks the line of each problem; what is in no file has none."""
+    with pytest.raises(ConfigError) as raised:
+        ExperimentConfig.parse({"max_restarts": -1}, {"searcher": {"name": "single", "metrik": 1}})
+    error = located(raised.value, "name: x\nsearcher:\n  name: single\n  metrik: 1\n", "e.yaml", {"max_restarts": -1})
+    assert dict(zip([path for path, _ in error.problems], error.lines, strict=True)) == {
+        "searcher.metrik": 4,
+        "max_restarts": None,
+    }

@@ -199,3 +199,21 @@ def test_totals_are_right_when_trials_save_at_once(store: Store) -> None:
         thread.join()
     with store.read() as conn:
         assert totals(conn, first) == [(8, 80), (32, 320)]
+
+
+@pytest.mark.parametrize("smaller_is_better", [True, False])
+def test_the_best_of_many_trials_is_the_best_of_all(store: Store, smaller_is_better: bool) -> None:
+    """7.2: the best checkpoint of an experiment is the first of all when they are sorted, also of many trials."""
+    with store.write() as conn:
+        experiment = experiments.create(
+            conn, name="e", config={}, owner="ada", searcher_metric="loss", smaller_is_better=smaller_is_better
+        )
+        assert checkpoints.best(conn, experiment_id=experiment) is None
+        for number in range(50):
+            run = attempts.begin(conn, trials.create(conn, experiment, hparams={}))
+            validate(conn, run, 10, number % 7 / 7)  # the best of a trial is often not saved
+            validate(conn, run, 20, (number * 31 % 50) / 50 + 0.5)
+            save(conn, run, f"u{number}", 20 if number % 5 else 30)
+        best = checkpoints.best(conn, experiment_id=experiment)
+        assert best is not None
+        assert best.uuid == checkpoints.find(conn, experiment_id=experiment)[0].uuid

@@ -238,3 +238,37 @@ class TestWindows:
         with store.read() as conn:
             curve = curves.envelope(conn, attempt.trial_id, "training", "loss")
         assert (curve.steps, curve.odd) == ([100, 105, 200], [0, 1, 0])
+
+
+def test_a_learning_curve_has_no_more_points_than_asked_for(store: Store) -> None:
+    """P-96: a curve that is short enough to be read exactly is thinned as well: means, at the end of each bucket."""
+    with store.write() as conn:
+        experiment = experiments.create(conn, name="e", config={}, owner="ada")
+        attempt = attempts.begin(conn, trials.create(conn, experiment, hparams={}))
+        values = [1.0, 3.0, 5.0, math.nan, math.nan, math.inf, 2.0]
+        reports = [MetricReport("validation", {"loss": value}, 10 * n) for n, value in enumerate(values, 1)]
+        metric_reports.append(conn, attempt, reports)
+        found = curves.learning_curves(conn, [attempt.trial_id], "validation", "loss", buckets=3)[attempt.trial_id]
+        whole = curves.learning_curves(conn, [attempt.trial_id], "validation", "loss", buckets=7)[attempt.trial_id]
+    assert (found.steps, found.points) == ([20, 40, 70], 7)
+    assert found.value == [2.0, 5.0, 2.0]
+    assert found.time == [reports[i].time for i in (1, 3, 6)]
+    assert len(whole) == 7
+
+
+def test_values_near_a_step(store: Store) -> None:
+    """8.2: of each trial the nearest report within reach counts, the later one of two; archived ones do not."""
+    with store.write() as conn:
+        experiment = experiments.create(conn, name="e", config={}, owner="ada")
+        reported = ({90: 1.0, 110: 2.0}, {80: 3.0, 95: 4.0}, {89: 5.0}, {100: math.nan}, {100: "x"}, {})
+        for values in reported:
+            attempt = attempts.begin(conn, trials.create(conn, experiment, hparams={}))
+            metric_reports.append(
+                conn, attempt, [MetricReport("validation", {"loss": v}, n) for n, v in values.items()]
+            )
+        again = attempts.begin(conn, 2)
+        metric_reports.append(conn, again, [MetricReport("validation", {"loss": 6.0}, 90)])
+    with store.read() as conn:
+        found = curves.values_near(conn, experiment, "validation", "loss", 100, reach=10)
+    assert {trial: value for trial, value in found.items() if not math.isnan(value)} == {1: 2.0, 2: 6.0}
+    assert math.isnan(found[4])

@@ -71,8 +71,14 @@ def with_name(file: ConfigFile, name: str) -> ConfigFile:
     values = {"name": "", **file.values}
     values["name"] = name
     text = _renamed(file.text, name)
-    is_right = text is not None and experiment_file.load(text).values == values
-    return replace(file, text=text if text is not None and is_right else written(values), values=values)
+    return replace(file, text=text if text is not None and _says(text, values) else written(values), values=values)
+
+
+def _says(text: str, values: Mapping[str, Any]) -> bool:
+    try:
+        return bool(experiment_file.load(text).values == values)
+    except errors.ConfigError:  # an anchor was in what is gone
+        return False
 
 
 def _renamed(text: str, name: str) -> str | None:
@@ -156,5 +162,15 @@ def with_search(
         if path[-1] in group:
             raise errors.InvalidValue(f"{'.'.join(path)} is there twice. Keep one of them.")
         group[path[-1]] = declaration
-    values = {**file.values, "hyperparameters": tree, "searcher": dict(searcher)}
+    known = file.values.get("hyperparameters")
+    values = {**file.values, "hyperparameters": _in_order_of(tree, known), "searcher": dict(searcher)}
     return ConfigFile(TYPED, written(values), values)
+
+
+def _in_order_of(tree: Mapping[str, Any], known: Any) -> dict[str, Any]:
+    """Return a mapping with its keys in the order of another one, and new ones last."""
+    order = known if isinstance(known, Mapping) else {}
+    return {
+        key: _in_order_of(tree[key], order.get(key)) if isinstance(tree[key], Mapping) else tree[key]
+        for key in (*(key for key in order if key in tree), *(key for key in tree if key not in order))
+    }

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
+
+import pytest
 
 from determined.experiment.search.base import ExitedReason
-from determined.experiment.search.rung_table import RungRow, place_of, rung_table
+from determined.experiment.search.rung_table import RungRow, place_of, rung_table, trials_at_rungs
 from tests.searches import Player, adaptive, asha, config, reloaded, report
 
 
@@ -87,3 +90,78 @@ def test_a_table_survives_a_restart() -> None:
     again = reloaded(player.searcher, player.section, player.space)
     assert rung_table(again.method) == rung_table(player.searcher.method)
     assert rung_table(again.method)[0] == RungRow(1, 1, 1, "batches", 1, 1, 0, 0.5)
+
+
+def there(player: Player) -> dict[tuple[int, int], list[tuple[str, float | None, bool, bool]]]:
+    found = trials_at_rungs(player.searcher.method)
+    return {
+        key: [(trial.request_id, trial.value, trial.is_stopped_here, trial.is_waiting) for trial in trials]
+        for key, trials in found.items()
+    }
+
+
+def test_who_is_at_each_rung() -> None:
+    """8.2: each trial with its value at every rung it came to, the best first; it ended at the last, or went on."""
+    player = Player(asha(num_rungs=3, max_time=16, max_trials=8, max_concurrent_trials=4)).start()
+    for number, time, loss in [(1, 1, 0.5), (2, 1, 0.6), (3, 1, 0.4), (4, 1, math.nan), (1, 4, 0.45)]:
+        player.do(report(player[number], loss, time))
+    one, two, three, four = (player[number] for number in range(1, 5))
+    expected = {
+        (1, 1): [
+            (three, 0.4, False, False),
+            (one, 0.5, False, False),
+            (two, 0.6, True, False),
+            (four, None, True, False),
+        ],
+        (1, 2): [(one, 0.45, False, False)],
+    }
+    assert there(player) == expected
+    player.exits(two)
+    assert there(player) == expected, "a trial that has exited is still known"
+    player.exits(three, ExitedReason.ERRORED)
+    assert there(player)[1, 2] == [(one, 0.45, False, False), (three, None, True, False)], "it failed on its way there"
+    player.exits(one, ExitedReason.INVALID_HP)
+    assert [trial[0] for trial in there(player)[1, 1]] == [three, two, four]
+
+
+def test_who_waits_at_a_rung() -> None:
+    """8.2: in a search that promotes, who waits is marked so, and is stopped there when nothing is left to do."""
+    player = Player(asha(num_rungs=2, max_time=4, divisor=2, max_trials=4, max_concurrent_trials=2, form="promotion"))
+    player.start()
+    for number, loss in ((1, 0.5), (2, 0.4)):
+        player.do(report(player[number], loss, 2))
+    assert there(player) == {(1, 1): [(player[2], 0.4, False, False), (player[1], 0.5, False, True)]}
+    player.exits(player[1], ExitedReason.USER_CANCELED)
+    assert there(player)[1, 1][1] == (player[1], 0.5, True, False)
+
+
+@pytest.mark.parametrize("form", ["stopping", "promotion"])
+@pytest.mark.parametrize("seed", range(5))
+def test_trials_and_counts_agree(form: str, seed: int) -> None:
+    """8.2: in a search played at random, as many trials are at each rung as the table counts, at every moment."""
+    chance = random.Random(seed)
+    player = Player(adaptive(24, 64, form=form, smaller_is_better=False)).start()
+    clock: dict[str, int] = {}
+    while player.live:
+        trial = chance.choice(player.unpaused())
+        if trial in player.stopped or clock.get(trial, 0) >= 64:
+            player.exits(trial)
+        else:
+            clock[trial] = clock.get(trial, 0) + 4
+            player.do(report(trial, chance.random(), clock[trial]))
+        found = trials_at_rungs(player.searcher.method)
+        for row in rung_table(player.searcher.method):
+            here = found.get((row.bracket, row.rung), [])
+            counts = (len(here), sum(each.is_stopped_here for each in here), sum(each.is_waiting for each in here))
+            assert counts == (row.arrived, row.stopped, row.waiting)
+            assert (here[0].value if here else None) == row.best
+
+
+def test_a_restored_search_knows_who_lives() -> None:
+    """Who has exited is no part of a snapshot; who has not, is where it was."""
+    player = Player(asha(num_rungs=3, max_time=16, max_trials=8, max_concurrent_trials=4)).start()
+    for number, loss in ((1, 0.5), (2, 0.6)):
+        player.do(report(player[number], loss, 1))
+    player.exits(player[2])
+    again = reloaded(player.searcher, player.section, player.space)
+    assert [trial.request_id for trial in trials_at_rungs(again.method)[1, 1]] == [player[1]]

@@ -72,3 +72,30 @@ def test_ids_are_no_paths(tmp_path: Path) -> None:
     """Nothing but a UUID names a file."""
     with pytest.raises(ValueError, match="is not the UUID"):
         secret_values.restore({}, "../../etc/passwd", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ({"key": "********"}, {"key": "abc"}),
+        ({"key": "other"}, {"key": "other"}),
+        ({"new": "********"}, {"new": "********"}),
+        ({"list": ["N=0", "T=********", "A=1"]}, {"list": ["N=0", "T=xyz", "A=1"]}),
+        ({"list": ["T=********, U=********"]}, {"list": ["T=********, U=********"]}),
+        ({"lr": "********"}, {"lr": "k1"}),
+        ({"lr": {"type": "const", "val": "********"}}, {"lr": {"type": "const", "val": "k1"}}),
+        ({"lr": {"type": "categorical", "vals": ["********"]}}, {"lr": {"type": "categorical", "vals": ["********"]}}),
+        ({"deep": {"key": "********", "n": 2}}, {"deep": {"key": "d", "n": 2}}),
+        ({"deep": "********"}, {"deep": "********"}),
+    ],
+)
+def test_masks_that_were_left_are_the_secrets_again(typed: dict[str, Any], expected: dict[str, Any]) -> None:
+    """A masked value that a person left where it was shown is the secret; other stars stay what they are."""
+    whole = {"key": "abc", "list": ["A=1", "T=xyz"], "lr": {"type": "const", "val": "k1"}, "deep": {"key": "d", "n": 1}}
+    masked = {
+        "key": "********",
+        "list": ["A=1", "T=********"],
+        "lr": {"type": "const", "val": "********"},
+        "deep": {"key": "********", "n": 1},
+    }
+    assert secret_values.unmasked(typed, masked, whole) == expected
