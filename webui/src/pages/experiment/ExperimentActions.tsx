@@ -37,7 +37,7 @@ function question(experiment: Experiment, verb: Verb) {
   if (verb === "kill") return { title: `Kill experiment ${id}?`, lost: `${going(experiment)} of ${name} end now, without a last checkpoint: what they trained since the one before is lost.`, action: "Kill" };
   if (verb === "cancel") return { title: `Stop experiment ${id}?`, lost: `${going(experiment)} of ${name} save a checkpoint and end. The experiment cannot be activated again.`, action: "Stop", danger: false };
   const sizes = `${plural(experiment.trial_count, "trial")} with metrics and logs, and ${plural(experiment.checkpoint_count, "checkpoint")}`;
-  return { title: `Delete experiment ${id}?`, lost: `${sizes} of ${name} are deleted for good.`, action: "Delete" };
+  return { title: `Delete experiment ${id}?`, lost: `${sizes} of ${name} are deleted. For a week, "det experiment undelete ${id}" brings them back.`, action: "Delete" };
 }
 
 async function ask(experiment: Experiment, verb: Verb): Promise<void> {

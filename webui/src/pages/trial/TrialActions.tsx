@@ -1,6 +1,6 @@
 // What can be done with a trial: stop it, or go on from it in a new experiment.
 import { useState } from "react";
-import { api } from "../../api";
+import { api, useReadOnly } from "../../api";
 import { ContinueDialog } from "../../dialogs/ContinueDialog";
 import { ForkDialog } from "../../dialogs/ForkDialog";
 import { SearchDialog } from "../../dialogs/SearchDialog";
@@ -27,27 +27,28 @@ async function kill(trial: Trial) {
 
 export function TrialActions({ trial }: { trial: Trial }) {
   const [open, setOpen] = useState<Open>();
-  const why = trial.actions;
+  const readOnly = useReadOnly();
+  const reason = (name: string) => trial.actions[name] || readOnly || undefined;
   const close = () => setOpen(undefined);
   const dialog = { experimentId: trial.experiment_id, trialId: trial.id, onClose: close, onSubmitted: (id: number) => navigate(`/experiments/${id}`) };
   return (
     <>
-      <Action why={why.stop} onAct={() => void order(trial, "stop")}>
+      <Action why={reason("stop")} onAct={() => void order(trial, "stop")}>
         Stop
       </Action>
-      <Action why={why.continue} onAct={() => setOpen("continue")}>
+      <Action why={reason("continue")} onAct={() => setOpen("continue")}>
         Continue as new
       </Action>
-      <Action why={why.fork} onAct={() => setOpen("fork")}>
+      <Action why={reason("fork")} onAct={() => setOpen("fork")}>
         Fork
       </Action>
       <Menu
         name="More actions"
         label={<Icon name="more" />}
         items={[
-          { label: "Search from here", disabled: why.search ?? why.fork, onSelect: () => setOpen("search") },
-          { label: "Open in TensorBoard", disabled: why.tensorboard, onSelect: () => setOpen("tensorboard") },
-          { label: "Kill", danger: true, apart: true, disabled: why.kill, onSelect: () => void kill(trial) },
+          { label: "Search from here", disabled: reason("search"), onSelect: () => setOpen("search") },
+          { label: "Open in TensorBoard", disabled: reason("tensorboard"), onSelect: () => setOpen("tensorboard") },
+          { label: "Kill", danger: true, apart: true, disabled: reason("kill"), onSelect: () => void kill(trial) },
         ]}
       />
       {open === "fork" && <ForkDialog {...dialog} />}
