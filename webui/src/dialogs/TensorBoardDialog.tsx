@@ -43,17 +43,17 @@ export function TensorBoardDialog({ trials = [], experiments = [], onClose }: Te
           <a href={board.address} target="_blank" rel="noopener noreferrer">
             {board.address}
           </a>
-          . It runs until it is ended under Tasks.
+          . It runs until it is ended under TensorBoards.
         </p>
       )}
-      {data && !board && <p>{data.said || "A TensorBoard is started on this machine. It runs until it is ended under Tasks."}</p>}
+      {data && !board && <p>{data.said || "A TensorBoard is started on this machine. It runs until it is ended under TensorBoards."}</p>}
     </Dialog>
   );
 }
 
 function StartButton({ busy, onStart }: { busy: boolean; onStart: () => void }) {
   return (
-    <button type="button" className="primary" disabled={busy} onClick={onStart}>
+    <button type="button" className="primary dialog-last" disabled={busy} onClick={onStart}>
       {busy ? "Starting…" : "Start"}
     </button>
   );

@@ -10,18 +10,22 @@ test("what would be trained is counted, and what cannot be is said", () => {
     { trials: 4, units: "20 epochs" },
   ];
   expect(verdict({ ...fine, preview, trials: 16 })).toBe("Would train 16 trials: 12 × 5 epochs, 4 × 20 epochs.");
+  expect(verdict({ ...fine, preview: [{ trials: 1, units: "train to completion" }], trials: 1 })).toBe("Would train 1 trial to completion.");
+  expect(verdict({ ...fine, preview: [{ trials: 8, units: "20 epochs" }], trials: 8 })).toBe("Would train 8 trials, 20 epochs each.");
   expect(verdict(fine)).toBe("Experiment 4 can be continued.");
   expect(verdict({ ...fine, is_fine: false, problems: [{ line: 3, path: "<config>.a", reason: "wrong" }] })).toMatch("1 problem");
 });
 
-test("a problem stands at its line; without one it names its place", () => {
+test("a problem names its place, and stands at its line", () => {
   const problems = [
-    { line: 3, path: "<config>.searcher.metric", reason: "is missing" },
-    { line: null, path: "<config>.hyperparameters.lr", reason: "is a text" },
+    { line: 8, path: "<config>.searcher.metric", reason: "is missing." },
+    { line: 3, path: "<config>.hyperparameters.lr", reason: "hyperparameters.lr is a text." },
+    { line: null, path: "<config>", reason: "<config>: line 2, column 2: did not find expected ','." },
   ];
   expect(lineErrors({ ...fine, is_fine: false, problems })).toEqual([
-    { line: 3, message: "<config>.searcher.metric: is missing" },
-    { line: null, message: "<config>.hyperparameters.lr: is a text" },
+    { line: null, message: "line 2, column 2: did not find expected ','." },
+    { line: 3, message: "hyperparameters.lr is a text." },
+    { line: 8, message: "searcher.metric is missing." },
   ]);
   expect(lineErrors(undefined)).toEqual([]);
 });

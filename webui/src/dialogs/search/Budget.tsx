@@ -44,8 +44,8 @@ export function Budget({ form, problems, onChange }: FormProps) {
       </Labelled>
       {needs.trials(form.searcher) && text("maxTrials", "Trials")}
       {needs.time(form.searcher) && text("maxTime", "Longest trial")}
-      {needs.time(form.searcher) && text("timeMetric", "measured in", "batches")}
-      {text("maxConcurrent", "At once", "16")}
+      {needs.time(form.searcher) && text("timeMetric", "Measured in", "batches")}
+      {text("maxConcurrent", "Trials at once", "16")}
     </div>
   );
 }

@@ -2,7 +2,7 @@
 import { asText } from "../../pages/shared/JsonValue";
 import type { FormProps } from "./Budget";
 import type { Kind, Row } from "./form";
-import { asKind } from "./form";
+import { asKind, needs } from "./form";
 
 const kinds: [Kind, string][] = [
   ["const", "constant"],
@@ -16,15 +16,22 @@ export function Ranges({ form, problems, onChange }: FormProps) {
   const replace = (row: Row) => onChange({ ...form, rows: form.rows.map((one) => (one.name === row.name ? row : one)) });
   return (
     <div className="search-ranges">
-      {problems.rows && <p className="field-bad">{problems.rows}</p>}
+      {problems.rows && <p className="muted">{problems.rows}</p>}
       {form.rows.map((row) => (
-        <RangeRow key={row.name} row={row} problems={problems} onChange={replace} />
+        <RangeRow key={row.name} row={row} hasCount={needs.count(form.searcher)} problems={problems} onChange={replace} />
       ))}
     </div>
   );
 }
 
-function RangeRow({ row, problems, onChange }: { row: Row; problems: Record<string, string>; onChange: (row: Row) => void }) {
+interface RangeRowProps {
+  row: Row;
+  hasCount: boolean;
+  problems: Record<string, string>;
+  onChange: (row: Row) => void;
+}
+
+function RangeRow({ row, hasCount, problems, onChange }: RangeRowProps) {
   const input = (key: "min" | "max" | "base" | "count" | "values", label: string) => {
     const problem = problems[`${row.name}.${key}`];
     return (
@@ -59,7 +66,7 @@ function RangeRow({ row, problems, onChange }: { row: Row; problems: Record<stri
           <>
             {input("min", row.kind === "log" ? "exponent from" : "from")}
             {input("max", "to")}
-            {input("count", "points")}
+            {hasCount && input("count", "points")}
           </>
         )}
       </div>

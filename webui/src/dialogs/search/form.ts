@@ -199,7 +199,8 @@ function range(row: Row, searcher: Searcher, problems: Record<string, string>): 
   const isRead = !problems[`${row.name}.min`] && !problems[`${row.name}.max`];
   if (isRead && Number(row.min) >= Number(row.max)) problems[`${row.name}.max`] = `Has to be more than ${row.min.trim()}.`;
   if (row.kind === "log") made.base = positive(row, problems);
-  if (row.count.trim() || needs.count(searcher)) made.count = whole(row.count, `${row.name}.count`, "A grid needs to know how many points to try, for example 5.", problems);
+  if (needs.count(searcher)) made.count = whole(row.count, `${row.name}.count`, "A grid needs to know how many points to try, for example 5.", problems);
+  else if (/^[1-9]\d*$/.test(row.count.trim())) made.count = Number(row.count); // not asked for, but kept
   return made;
 }
 
