@@ -46,7 +46,7 @@ export function TrialActions({ trial }: { trial: Trial }) {
         name="More actions"
         label={<Icon name="more" />}
         items={[
-          { label: "Search from here", disabled: reason("search"), onSelect: () => setOpen("search") },
+          { label: "Search from here", disabled: reason("search") ?? reason("fork"), onSelect: () => setOpen("search") },
           { label: "Open in TensorBoard", disabled: reason("tensorboard"), onSelect: () => setOpen("tensorboard") },
           { label: "Kill", danger: true, apart: true, disabled: reason("kill"), onSelect: () => void kill(trial) },
         ]}
