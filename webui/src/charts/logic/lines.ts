@@ -73,7 +73,7 @@ export function extentX(lines: readonly Line[]): Span | undefined {
     high = Math.max(high, x);
   }
   if (low > high) return undefined;
-  if (low > 0 && low <= high / 2) return [0, high];
+  if (low > 0 && (low <= high / 2 || low === high)) return [0, high];
   return low === high ? [low - 1, high + 1] : [low, high];
 }
 

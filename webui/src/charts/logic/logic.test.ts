@@ -69,6 +69,8 @@ test("extremes of buckets count, gaps do not, and a log axis ignores what it can
   expect(extentY([one], [2, 3], false)).toEqual([2, 9]);
   expect(extentY([line({})], [0, 1], false)).toBeUndefined();
   expect(extentX([])).toBeUndefined();
+  expect(extentX([line({ xs: [45], ys: [1] })])).toEqual([0, 45]);
+  expect(extentX([line({ xs: [900, 1000], ys: [1, 2] })])).toEqual([900, 1000]);
   const [low, high] = padded([3, 3], false);
   expect(low).toBeLessThan(3);
   expect(high).toBeGreaterThan(3);

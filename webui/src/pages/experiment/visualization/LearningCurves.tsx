@@ -16,6 +16,8 @@ interface LearningCurvesProps {
   smallerIsBetter: boolean;
   curves: readonly Curve[];
   total: number;
+  /** How many were asked for. */
+  top: number;
   isByLength: boolean;
   said: string;
   settings: ChartSettings;
@@ -51,10 +53,17 @@ function useLines({ experiment, metric, smallerIsBetter, curves, settings, selec
   }, [lines, fine.curves, isWanted]);
 }
 
+/** "the 20 best of 120 trials"; while some have not reported, "3 of 4 trials". */
+export function whichTrials(shown: number, total: number, top: number, isByLength: boolean): string {
+  if (shown >= total) return plural(total, "trial");
+  if (shown < top) return `${shown} of ${plural(total, "trial")}`;
+  return isByLength ? `of ${plural(total, "trial")} the ${top} that trained longest, the best of those first` : `the ${top} best of ${plural(total, "trial")}`;
+}
+
 export function LearningCurves(props: LearningCurvesProps) {
   const { experiment, metric, curves, total, isByLength, settings, said } = props;
   const lines = useLines(props);
-  const which = curves.length < total ? `the ${plural(curves.length, isByLength ? "longest, then best trial" : "best trial")} of ${total}` : plural(total, "trial");
+  const which = whichTrials(curves.length, total, props.top, isByLength);
   return (
     <LineChart
       id="curves"

@@ -75,6 +75,7 @@ export default function VisualizationTab({ experiment }: { experiment: Experimen
           smallerIsBetter={answer?.smaller_is_better ?? experiment.smaller_is_better}
           curves={answer?.curves ?? []}
           total={answer?.trials_total ?? 0}
+          top={choices.top}
           isByLength={answer?.is_by_length ?? false}
           said={answer?.said ?? ""}
           settings={settings}
