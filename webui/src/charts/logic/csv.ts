@@ -14,15 +14,17 @@ export function toCsv(head: readonly string[], rows: readonly (readonly Cell[])[
   return [head, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
 }
 
-/** What a chart shows, one row per point. */
+/** What a chart shows, one row per point; along batches there is no other place to tell. */
 export function linesCsv(lines: readonly Line[], place: string): string {
+  const isElsewhere = place !== "batches";
+  const own = (x: number): Cell[] => (isElsewhere ? [x] : []);
   const rows = lines.flatMap((line) => {
     const points: [number, Cell[]][] = line.xs.map((x, at) => [
       x,
-      [line.trialId, line.name, line.steps[at], x, line.ys[at], line.lows?.[at], line.highs?.[at]],
+      [line.trialId, line.name, line.steps[at], ...own(x), line.ys[at], line.lows?.[at], line.highs?.[at]],
     ]);
-    const odd: [number, Cell[]][] = line.odd.map(({ x, value }) => [x, [line.trialId, line.name, undefined, x, value, undefined, undefined]]);
+    const odd: [number, Cell[]][] = line.odd.map(({ x, value }) => [x, [line.trialId, line.name, isElsewhere ? undefined : x, ...own(x), value, undefined, undefined]]);
     return [...points, ...odd].sort((one, other) => one[0] - other[0]).map(([, row]) => row);
   });
-  return toCsv(["trial", "series", "batches", place, "value", "min", "max"], rows);
+  return toCsv(["trial", "series", "batches", ...(isElsewhere ? [place] : []), "value", "min", "max"], rows);
 }

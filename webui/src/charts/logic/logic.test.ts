@@ -120,6 +120,7 @@ test("CSV holds full values, quotes what needs it, and no spreadsheet runs it", 
   expect(toCsv(["a", "b"], [['x,"y"', 0.1 + 0.2], ["=1+1", -2], [null, undefined]])).toBe('a,b\n"x,""y""",0.30000000000000004\n\'=1+1,-2\n,\n');
   const one = line({ xs: [1, 3], ys: [5, null], steps: [1, 3], odd: [{ x: 2, value: "NaN" }] });
   expect(linesCsv([one], "epochs").split("\n")).toEqual(["trial,series,batches,epochs,value,min,max", "1,loss,1,1,5,,", "1,loss,,2,NaN,,", "1,loss,3,3,,,", ""]);
+  expect(linesCsv([one], "batches").split("\n")).toEqual(["trial,series,batches,value,min,max", "1,loss,1,5,,", "1,loss,2,NaN,,", "1,loss,3,,,", ""]);
 });
 
 test("charts are found by a regular expression, and by plain text while it is none yet", () => {

@@ -29,6 +29,8 @@ export interface ParallelCoordinatesProps {
   empty?: string | undefined;
 }
 
+const brushOpacity = 0.18;
+
 interface AxisOf {
   name: string;
   title: string;
@@ -77,7 +79,7 @@ function axisOption(axis: AxisOf, place: number, found: Found, colors: Colors) {
     ...extent(axis, found),
     axisLine: { lineStyle: { color: colors.faint } },
     axisLabel: { ...look.axisLabel, width: 72, overflow: "truncate", textBorderColor: colors.bg, textBorderWidth: 3 },
-    areaSelectStyle: { width: 16, borderWidth: 1, borderColor: colors.accent, color: colors.accent, opacity: 0.18 },
+    areaSelectStyle: { width: 16, borderWidth: 1, borderColor: colors.accent, color: colors.accent, opacity: brushOpacity },
     realtime: true,
   };
 }
@@ -126,6 +128,21 @@ function optionOf(props: ParallelCoordinatesProps, axes: AxisOf[], colors: Color
   };
 }
 
+interface Cover {
+  __brushOption?: { brushStyle: object };
+}
+
+/** ECharts paints brushes that come from an action, as after a reload, in a colour of its own; give them ours. */
+function paintBrushes(chart: ECharts, colors: Colors): void {
+  const style = { lineWidth: 1, stroke: colors.accent, fill: colors.accent, opacity: brushOpacity };
+  for (const shape of chart.getZr().storage.getDisplayList(true)) {
+    const cover = shape.parent as unknown as Cover | null;
+    if (!cover?.__brushOption || shape.name !== "main") continue;
+    cover.__brushOption.brushStyle = style;
+    shape.useStyle({ ...style });
+  }
+}
+
 interface AreaEvent {
   parallelAxisId?: string;
   intervals?: [number, number][];
@@ -159,6 +176,7 @@ export function ParallelCoordinates(props: ParallelCoordinatesProps) {
       const intervals = (latest.current.brush[axis.name] ?? []).map(([low, high]) => [low, high]);
       made.dispatchAction({ type: "axisAreaSelect", parallelAxisId: axis.name, intervals }, { silent: true });
     }
+    paintBrushes(made, colors);
   };
   useEffect(() => {
     const made = chart.current;

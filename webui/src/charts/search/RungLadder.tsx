@@ -35,6 +35,8 @@ function painted(shape: Ladder, width: number, colors: Colors, best: number | nu
   ctx.font = "12px system-ui, sans-serif";
   ctx.textBaseline = "middle";
   for (const row of shape.rows) {
+    ctx.fillStyle = colors.muted;
+    if (row.bracket) ctx.fillText(row.bracket, 0, row.top - 8);
     ctx.fillStyle = colors.text;
     ctx.fillText(row.label, 0, row.top + 12);
     ctx.fillStyle = colors.muted;

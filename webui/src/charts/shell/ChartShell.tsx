@@ -67,6 +67,7 @@ export function ChartShell(props: ChartShellProps) {
   const [isTable, setTable] = useState(false);
   const colors = useColors();
   const box = useRef<HTMLElement>(null);
+  const isShown = isTable && table !== undefined && !empty;
   const items: Item[] = [];
   const png = () => {
     const found = canvas?.();
@@ -91,7 +92,15 @@ export function ChartShell(props: ChartShellProps) {
           <Menu label={<Icon name="more" size={14} />} name={`Save or link ${title}`} items={items} align="right" className="plain" />
         </div>
       </figcaption>
-      <div className="chart-body">{empty ? <p className={empty === loading ? "chart-empty is-loading muted" : "chart-empty muted"}>{empty}</p> : isTable && table ? <div className="chart-table">{table()}</div> : children}</div>
+      <div className="chart-body">
+        {empty ? (
+          <p className={empty === loading ? "chart-empty is-loading muted" : "chart-empty muted"}>{empty}</p>
+        ) : (
+          // Out of sight, not gone: a chart that is made anew forgets its cross-hair and takes a moment.
+          <div className={isShown ? "chart-plot out" : "chart-plot"}>{children}</div>
+        )}
+        {isShown && <div className="chart-table">{table()}</div>}
+      </div>
       {(note || unit) && (
         <div className="chart-foot muted num">
           <span className="clip">{note}</span>

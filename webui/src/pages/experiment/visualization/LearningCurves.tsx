@@ -63,7 +63,7 @@ export function whichTrials(shown: number, total: number, top: number, isByLengt
 export function LearningCurves(props: LearningCurvesProps) {
   const { experiment, metric, curves, total, isByLength, settings, said } = props;
   const lines = useLines(props);
-  const which = whichTrials(curves.length, total, props.top, isByLength);
+  const which = props.kept ? `${lines.length} of ${plural(curves.length, "trial")} pass the brushes` : whichTrials(curves.length, total, props.top, isByLength);
   return (
     <LineChart
       id="curves"

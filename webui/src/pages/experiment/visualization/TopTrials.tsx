@@ -70,17 +70,19 @@ export function TopTrials(props: TopTrialsProps) {
   const toggle = (id: number) => onSelect(selected.includes(id) ? selected.filter((one) => one !== id) : [...selected, id]);
   return (
     <div className="top-trials">
-      {selected.length > 0 && (
-        <div className="row">
-          <span className="num">{selected.length} selected</span>
-          <button type="button" disabled={selected.length < 2} onClick={() => navigate(address("/compare", { trials: selected.join(",") }))}>
-            Compare
-          </button>
-          <button type="button" onClick={() => onSelect([])}>
-            Clear
-          </button>
-        </div>
-      )}
+      <div className="row">
+        <span className="muted num">{selected.length ? `${selected.length} selected` : "Select trials to see them alone, or to compare them."}</span>
+        {selected.length > 0 && (
+          <>
+            <button type="button" disabled={selected.length < 2} onClick={() => navigate(address("/compare", { trials: selected.join(",") }))}>
+              Compare
+            </button>
+            <button type="button" onClick={() => onSelect([])}>
+              Clear
+            </button>
+          </>
+        )}
+      </div>
       <div className="top-trials-rows" tabIndex={0} role="region" aria-label="Trials of these curves">
         <table>
           <thead>
