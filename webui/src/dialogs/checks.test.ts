@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { expect, test } from "vitest";
 import { lineErrors, verdict } from "./Checks";
 import { readMetadata } from "./ModelEditDialog";

@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { act as settle } from "react";
 import { createRoot } from "react-dom/client";
 import { expect, test, vi } from "vitest";

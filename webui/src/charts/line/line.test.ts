@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { expect, test } from "vitest";
 import type { Line } from "../logic/lines";
 import { around, dragged, lineNear, rowsAt } from "./hover";

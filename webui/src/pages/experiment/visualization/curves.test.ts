@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { expect, test } from "vitest";
 import type { Curve } from "./curves";
 import { asEnvelope, curveLine, isStrong } from "./curves";
