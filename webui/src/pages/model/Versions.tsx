@@ -1,7 +1,7 @@
 // The versions of a model, the newest first.
 import type { components } from "../../api";
 import { api } from "../../api";
-import { Bytes, Icon, Menu, Num, Time, act, confirm } from "../../parts";
+import { Bytes, Icon, Num, Time, act, confirm } from "../../parts";
 import { Link } from "../../route";
 
 type Model = components["schemas"]["ModelAnswer"];
@@ -13,18 +13,25 @@ async function remove(model: Model, version: Version): Promise<void> {
   await act(() => api.delete("/api/v1/models/{model_id}/versions/{version}", { path: { model_id: model.id, version: version.version } }));
 }
 
+/** The metric's name where all versions have the same one. */
+function metricOf(versions: Version[]): string {
+  const names = new Set(versions.map((version) => version.searcher_metric));
+  return names.size === 1 ? ([...names][0] ?? "Metric") : "Metric";
+}
+
 export function Versions({ model, versions, onOpen }: { model: Model; versions: Version[]; onOpen: (uuid: string) => void }) {
+  const isNamed = versions.some((version) => version.name || version.comment);
   return (
     <div className="scroll">
-      <table>
+      <table className="versions">
         <thead>
           <tr>
             <th className="num">Version</th>
-            <th>Name</th>
+            {isNamed && <th>Name</th>}
             <th>Checkpoint</th>
             <th>From</th>
             <th className="num">Batches</th>
-            <th className="num">Metric</th>
+            <th className="num">{metricOf(versions)}</th>
             <th className="num">Size</th>
             <th>Registered</th>
             <th className="narrow">
@@ -36,9 +43,11 @@ export function Versions({ model, versions, onOpen }: { model: Model; versions: 
           {versions.map((version) => (
             <tr key={version.version}>
               <td className="num">{version.version}</td>
-              <td className="clip model-text" title={version.comment}>
-                {version.name} <span className="muted">{version.comment}</span>
-              </td>
+              {isNamed && (
+                <td className="clip model-text" title={version.comment}>
+                  {version.name} <span className="muted">{version.comment}</span>
+                </td>
+              )}
               <td>
                 <button type="button" className="link mono" title={version.checkpoint_uuid} onClick={() => onOpen(version.checkpoint_uuid)}>
                   {version.checkpoint_uuid.slice(0, 8)}
@@ -60,13 +69,9 @@ export function Versions({ model, versions, onOpen }: { model: Model; versions: 
                 <Time at={version.creation_time} />
               </td>
               <td className="narrow">
-                <Menu
-                  name={`Actions on version ${version.version}`}
-                  className="plain"
-                  align="right"
-                  label={<Icon name="more" />}
-                  items={[{ label: "Delete", danger: true, onSelect: () => void remove(model, version) }]}
-                />
+                <button type="button" className="plain" aria-label={`Delete version ${version.version}`} title={`Delete version ${version.version}`} onClick={() => void remove(model, version)}>
+                  <Icon name="trash" />
+                </button>
               </td>
             </tr>
           ))}

@@ -13,6 +13,7 @@ import type { PageProps } from "../../route";
 import { navigate, useQueryState } from "../../route";
 import { Notes } from "../shared/NotesTab";
 import { asText } from "../shared/JsonValue";
+import { quote } from "../shared/quote";
 import { Versions } from "./Versions";
 import "../models/models.css";
 
@@ -105,7 +106,7 @@ function Body({ detail: { model, versions, use_lines } }: { detail: Detail }) {
   return (
     <div className="model-body">
       <section>
-        {versions.length === 0 && <Empty command={`det model register-version ${JSON.stringify(model.name)} CHECKPOINT_ID`}>No version yet. Register a checkpoint:</Empty>}
+        {versions.length === 0 && <Empty command={`det model register-version ${quote(model.name)} CHECKPOINT_ID`}>No version yet. Register a checkpoint:</Empty>}
         {versions.length > 0 && <Versions model={model} versions={versions} onOpen={(uuid) => setOpen(uuid, { push: true })} />}
       </section>
       <div className="model-side">

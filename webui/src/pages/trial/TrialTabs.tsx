@@ -1,5 +1,4 @@
 // The tabs of a trial, on its own page and on the page of an experiment that has only this one.
-import type { ComponentType } from "react";
 import { Suspense, lazy } from "react";
 import type { Tab } from "../../parts";
 import { Empty, ErrorNote, Skeleton } from "../../parts";
@@ -24,14 +23,9 @@ export const trialTabs: Tab[] = [
   { key: "notes", label: "Notes" },
 ];
 
-type Load = () => Promise<{ default: ComponentType<{ trial: Trial }> }>;
-
 const LogsTab = lazy(() => import("./logs/LogsTab"));
-// Until both have landed.
-const found = import.meta.glob<{ default: ComponentType<{ trial: Trial }> }>(["./metrics/index.tsx", "./profiler/index.tsx"]);
-const missing: Load = async () => ({ default: () => <Empty>This tab is not there yet.</Empty> });
-const MetricsTab = lazy(found["./metrics/index.tsx"] ?? missing);
-const ProfilerTab = lazy(found["./profiler/index.tsx"] ?? missing);
+const MetricsTab = lazy(() => import("./metrics"));
+const ProfilerTab = lazy(() => import("./profiler"));
 
 interface TrialTabsProps {
   trialId: number;

@@ -2,17 +2,18 @@
 import type { ReactNode } from "react";
 import { flat } from "../../../dialogs/search/form";
 import { plural } from "../../../format";
-import { Bytes, Duration, Time, isOver } from "../../../parts";
+import { Bytes, Duration, Time, isMoving, isOver } from "../../../parts";
 import { asText } from "../../shared/JsonValue";
 import type { Trial } from "../useTrial";
 
 export function Facts({ trial }: { trial: Trial }) {
   const isDone = isOver(trial.state);
+  const isRunning = isMoving(trial.state);
   const last = trial.attempts.at(-1);
   const rows: [string, ReactNode][] = [
     ["Runner", isDone ? "ended" : trial.runner_state.toLowerCase() || "–"],
     ["Started", <Time key="start" at={trial.start_time} />],
-    [isDone ? "Took" : "Running for", isDone ? <Duration key="took" seconds={trial.seconds} /> : <Duration key="took" since={trial.start_time} />],
+    [isRunning ? "Running for" : "Took", isRunning ? <Duration key="took" since={trial.start_time} /> : <Duration key="took" seconds={trial.seconds} />],
     ["Slots", trial.slots || "none"],
     ["Checkpoints", <Checkpoints key="checkpoints" trial={trial} />],
     ["Logs kept", trial.log_retention_days === null ? "for ever" : plural(trial.log_retention_days, "day")],
