@@ -49,8 +49,9 @@ def chromium() -> str:
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests of a file."""
     path = chromium()
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield started
