@@ -79,7 +79,7 @@ export function Panel({ id, name, anchor, onClose, children }: PanelProps) {
     panel.showPopover?.();
     const settle = () => button && place(panel, button.getBoundingClientRect());
     settle();
-    panel.querySelector<HTMLElement>("input, select, button, [tabindex]")?.focus();
+    (panel.querySelector<HTMLElement>("[data-begin]") ?? panel.querySelector<HTMLElement>("input, select, button, [tabindex]"))?.focus();
     // What is inside grows and shrinks (a condition more, a shorter list), and the panel must stay in the window.
     const watch = new ResizeObserver(settle);
     watch.observe(panel);

@@ -12,6 +12,7 @@ import { pageOf } from "./grid/cell";
 import type { Cursor } from "./grid/grid";
 import { Grid } from "./grid/grid";
 import { Nothing } from "./nothing";
+import { Layout } from "./rows/layout";
 import { download, exported } from "./rows/export";
 import { useChosen } from "./state/usechosen";
 import { useColumns } from "./state/usecolumns";
@@ -20,12 +21,12 @@ import { useSelection } from "./state/useselection";
 import { useSparks } from "./state/usesparks";
 import type { Viewing } from "./state/useview";
 import { useView } from "./state/useview";
-import type { Asked } from "./state/userows";
+import type { Asked, Rows } from "./state/userows";
 import { ask, useRows } from "./state/userows";
 import "./table.css";
 import { Toolbar } from "./toolbar/toolbar";
 import type { Column, Kind, Scope, TableRow } from "./types";
-import { moved, shown } from "./view/columns";
+import { moved, possible, shown } from "./view/columns";
 import { asked } from "./view/filter";
 import { clicked } from "./view/sort";
 import type { View } from "./view/view";
@@ -38,10 +39,10 @@ interface RunTableProps extends Scope {
 /** `<RunTable kind="trials" experimentId={7} />`: as high as what is left of the window below its place. */
 export function RunTable({ kind, projectId, experimentId }: RunTableProps) {
   const scope = useMemo(() => ({ ...(projectId === undefined ? {} : { projectId }), ...(experimentId === undefined ? {} : { experimentId }) }), [projectId, experimentId]);
-  const { columns, error, retry } = useColumns(kind, scope);
+  const { columns, isRough, error, retry } = useColumns(kind, scope);
   if (error && !columns) return <ErrorNote error={error} retry={retry} />;
   if (!columns) return <Skeleton lines={10} />;
-  return <Loaded kind={kind} scope={scope} columns={columns} />;
+  return <Loaded kind={kind} scope={scope} columns={columns} isRough={isRough} />;
 }
 
 function questionOf(view: View, scope: Scope, columns: readonly Column[]): Asked {
@@ -59,15 +60,24 @@ function questionOf(view: View, scope: Scope, columns: readonly Column[]): Asked
   };
 }
 
-function Loaded({ kind, scope, columns }: { kind: Kind; scope: Scope; columns: Column[] }) {
+interface LoadedProps {
+  kind: Kind;
+  scope: Scope;
+  columns: Column[];
+  /** The server is still reading: there may be more columns. */
+  isRough: boolean;
+}
+
+function Loaded({ kind, scope, columns, isRough }: LoadedProps) {
   const viewing = useView(kind, scope);
-  const { view } = viewing;
   const named = useMemo(() => new Map(columns.map((column) => [column.key, column])), [columns]);
+  const view = useMemo(() => (isRough ? viewing.view : possible(viewing.view, named)), [viewing.view, named, isRough]);
   const isNarrow = useNarrow();
   const visible = useMemo(() => shown(columns, view, isNarrow), [columns, view.columns, isNarrow]);
   const question = useMemo(() => questionOf(view, scope, visible), [view, scope, visible]);
   const [pages, setPages] = useState<readonly number[]>([0]);
   const rows = useRows(kind, question, pages);
+  const { layout, fold } = useLayout(rows);
   const selection = useSelection(kind, question, rows);
   const chosen = useChosen(kind, selection.ids);
   const bulk = useBulk(kind);
@@ -80,8 +90,8 @@ function Loaded({ kind, scope, columns }: { kind: Kind; scope: Scope; columns: C
   const [exporting, setExporting] = useState("");
   const [isRaised, setRaised] = useState(0);
 
-  const latest = useRef({ rows, selection, cursor });
-  latest.current = { rows, selection, cursor };
+  const latest = useRef({ rows, selection, cursor, layout });
+  latest.current = { rows, selection, cursor, layout };
   const check = useCallback((row: TableRow, offset: number, isRange: boolean) => {
     const { extend, toggle } = latest.current.selection;
     (isRange ? extend : toggle)(row.id, offset);
@@ -90,9 +100,9 @@ function Loaded({ kind, scope, columns }: { kind: Kind; scope: Scope; columns: C
   const [widths, setWidths] = useState(view.widths);
   useEffect(() => setWidths(view.widths), [view.widths]);
   const [filterBy, setFilterBy] = useState<Column>();
-  const head = useHeadActs(viewing, visible, setWidths, setFilterBy);
+  const head = useHeadActs(view, viewing, visible, setWidths, setFilterBy);
 
-  const what = kind === "experiments" ? "experiment" : "run";
+  const what = kind === "experiments" ? "experiment" : scope.experimentId === undefined ? "run" : "trial";
   const save = () => {
     const keys = visible.filter(({ key }) => key !== "spark");
     const asking = { ...question, columns: keys.map(({ key }) => key) };
@@ -131,6 +141,8 @@ function Loaded({ kind, scope, columns }: { kind: Kind; scope: Scope; columns: C
         columns={visible}
         widths={widths}
         sort={view.sort}
+        layout={layout}
+        onFold={fold}
         groupTitle={view.group ? lowered(named.get(view.group), view.group) : ""}
         isDense={isDense}
         isNarrow={isNarrow}
@@ -150,6 +162,18 @@ function Loaded({ kind, scope, columns }: { kind: Kind; scope: Scope; columns: C
   );
 }
 
+function useLayout(rows: Rows): { layout: Layout; fold: (group: string) => void } {
+  const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
+  const fold = useCallback((group: string) => {
+    setFolded((now) => {
+      const next = new Set(now);
+      if (!next.delete(group)) next.add(group);
+      return next;
+    });
+  }, []);
+  return { layout: useMemo(() => new Layout(rows.total ?? 0, rows.groups, folded), [rows.version, folded]), fold };
+}
+
 /** The row that keys act on. Another order or filter begins at the top again. */
 function useCursor(order: string): { cursor: Cursor; setCursor: (offset: number, isQuiet?: boolean) => void } {
   const [cursor, set] = useState<Cursor>({ offset: 0, moves: 0 });
@@ -162,15 +186,13 @@ function useCursor(order: string): { cursor: Cursor; setCursor: (offset: number,
   return { cursor, setCursor };
 }
 
-type Latest = { current: { rows: ReturnType<typeof useRows>; selection: ReturnType<typeof useSelection>; cursor: Cursor } };
+type Latest = { current: { rows: Rows; selection: ReturnType<typeof useSelection>; cursor: Cursor; layout: Layout } };
 
 function useTableKeys(kind: Kind, latest: Latest, setCursor: (offset: number) => void, raise: () => void): void {
   const move = (by: number) => {
-    const { rows, cursor } = latest.current;
-    const last = (rows.total ?? 0) - 1;
+    const { cursor, layout } = latest.current;
     // The first press shows where the cursor is; it does not skip the first row.
-    const to = cursor.moves === 0 ? cursor.offset : cursor.offset + by;
-    if (last >= 0) setCursor(Math.max(0, Math.min(last, to)));
+    if (layout.count) setCursor(cursor.moves === 0 ? cursor.offset : layout.moved(cursor.offset, by));
   };
   const act = (does: (row: TableRow, offset: number) => void) => () => {
     const { rows, cursor } = latest.current;
@@ -191,7 +213,7 @@ function useTableKeys(kind: Kind, latest: Latest, setCursor: (offset: number) =>
 /** Numbers that are no measurements: a number of a run, and what has a bar of its own. */
 const cool = ["run.id", "run.experiment_id", "run.progress"];
 
-function useHeadActs({ view, change }: Viewing, visible: readonly Column[], setWidths: (widths: Record<string, number>) => void, onFilter: (column: Column) => void) {
+function useHeadActs(view: View, { change }: Viewing, visible: readonly Column[], setWidths: (widths: Record<string, number>) => void, onFilter: (column: Column) => void) {
   const keys = visible.map(({ key }) => key);
   const isHot = useCallback(
     ({ key, type }: Column) => view.heat.includes(key) || (view.heat.includes("*") && type === "number" && !cool.includes(key)),

@@ -2,7 +2,8 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import type { CSSProperties, KeyboardEvent, ReactNode, RefObject } from "react";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
-import { Layout, drift, pagesOf } from "../rows/layout";
+import type { Layout } from "../rows/layout";
+import { drift, pagesOf } from "../rows/layout";
 import type { Rows } from "../state/userows";
 import { pageSize } from "../state/userows";
 import type { Sparks } from "../state/usesparks";
@@ -26,6 +27,9 @@ interface GridProps extends HeadActs {
   columns: readonly Column[];
   widths: Record<string, number>;
   sort: readonly string[];
+  /** Which row or group stands on which line. */
+  layout: Layout;
+  onFold: (group: string) => void;
   groupTitle: string;
   isDense: boolean;
   isNarrow: boolean;
@@ -49,8 +53,7 @@ export function Grid(props: GridProps) {
   const { kind, rows, columns, widths, isDense, isNarrow, cursor, onCursor, onPages, onCheck } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const height = isDense ? 28 : 32;
-  const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
-  const layout = useMemo(() => new Layout(rows.total ?? 0, rows.groups, folded), [rows.version, folded]);
+  const { layout } = props;
   const all = useMemo(() => placed(columns, widths, checkWidth, isNarrow), [columns, widths, isNarrow]);
   const width = (all.at(-1)?.left ?? 0) + (all.at(-1)?.width ?? 0);
   const across = useAcross(scroller);
@@ -79,16 +82,9 @@ export function Grid(props: GridProps) {
     () => ({ kind, columns: shown, width, height, cells: rows.cells, ranges: rows.ranges, best: rows.best, isHot }),
     [kind, shown, width, height, rows.version, isHot],
   );
-  const fold = useCallback((value: string) => {
-    setFolded((now) => {
-      const next = new Set(now);
-      if (!next.delete(value)) next.add(value);
-      return next;
-    });
-  }, []);
   const point = useCallback((offset: number) => onCursor(offset), [onCursor]);
   const reveal = useReveal(scroller, all);
-  const keys = (event: KeyboardEvent) => moveCursor(event, cursor.offset, rows.total ?? 0, Math.floor(across.height / height) - 2, onCursor);
+  const keys = (event: KeyboardEvent) => moveCursor(event, cursor.offset, layout, Math.floor(across.height / height) - 2, onCursor);
 
   const line = layout.lineOf(cursor.offset);
   return (
@@ -109,7 +105,7 @@ export function Grid(props: GridProps) {
       <Head {...props} columns={shown} all={all} width={width} height={height} onReveal={reveal} />
       <div className="lines" role="rowgroup" style={{ width, height: layout.count * height }}>
         {lines.map(({ index, line: one }) => {
-          if (one.kind === "group") return <GroupRow key={`group ${one.value}`} {...one} line={index} shared={shared} title={props.groupTitle} onFold={fold} />;
+          if (one.kind === "group") return <GroupRow key={`group ${one.value}`} {...one} line={index} shared={shared} title={props.groupTitle} onFold={props.onFold} />;
           const row = rows.row(one.offset);
           return (
             <Row
@@ -212,9 +208,9 @@ function useReveal(scroller: RefObject<HTMLDivElement | null>, all: ReturnType<t
   );
 }
 
-function moveCursor(event: KeyboardEvent, cursor: number, total: number, page: number, onCursor: (offset: number) => void): void {
-  const to = { ArrowDown: cursor + 1, ArrowUp: cursor - 1, PageDown: cursor + page, PageUp: cursor - page, Home: 0, End: total - 1 }[event.key];
-  if (to === undefined || event.ctrlKey || event.metaKey || event.altKey || total === 0) return;
+function moveCursor(event: KeyboardEvent, cursor: number, layout: Layout, page: number, onCursor: (offset: number) => void): void {
+  const by = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -layout.count, End: layout.count }[event.key];
+  if (by === undefined || event.ctrlKey || event.metaKey || event.altKey || layout.count === 0) return;
   event.preventDefault();
-  onCursor(Math.max(0, Math.min(total - 1, to)));
+  onCursor(layout.moved(cursor, by));
 }

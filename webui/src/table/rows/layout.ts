@@ -43,6 +43,19 @@ export class Layout {
     return part.isFolded ? undefined : part.line + 1 + offset - part.offset;
   }
 
+  /** The row that lies `by` lines from this one, among those in sight; folded groups and names of groups are passed over. */
+  moved(offset: number, by: number): number {
+    const start = this.lineOf(offset) ?? this.last((one) => one.offset <= offset)?.line ?? 0;
+    const way = by < 0 ? -1 : 1;
+    const isThere = (line: number) => line >= 0 && line < this.count;
+    let line = Math.max(0, Math.min(this.count - 1, start + by));
+    while (isThere(line) && this.at(line).kind === "group") line += way;
+    // Past the end there is nothing: the last row before it.
+    if (!isThere(line)) for (line -= way; isThere(line) && this.at(line).kind === "group"; ) line -= way;
+    const found = isThere(line) ? this.at(line) : undefined;
+    return found?.kind === "row" ? found.offset : offset;
+  }
+
   private last(fits: (part: Part) => boolean): Part | undefined {
     let low = 0;
     let high = this.parts.length;

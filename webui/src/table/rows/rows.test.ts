@@ -51,6 +51,15 @@ test("groups have a line of their own, and a folded one hides its rows", () => {
   expect([folded.lineOf(1), folded.lineOf(3), folded.lineOf(5)]).toEqual([2, undefined, 5]);
 });
 
+test("the cursor steps over names of groups and over folded ones, and stays at the ends", () => {
+  const layout = new Layout(6, [["a", 2], ["b", 3], ["c", 1]], new Set(["b"]));
+  expect([layout.moved(0, 1), layout.moved(1, 1), layout.moved(5, -1), layout.moved(5, 1), layout.moved(0, -1)]).toEqual([1, 5, 1, 5, 0]);
+  expect([layout.moved(0, 100), layout.moved(5, -100), layout.moved(3, 1)]).toEqual([5, 0, 5]);
+  const plain = new Layout(3, null);
+  expect([plain.moved(0, 1), plain.moved(2, 1), plain.moved(1, -9)]).toEqual([1, 2, 0]);
+  expect(new Layout(2, [["a", 2]], new Set(["a"])).moved(0, 1)).toBe(0);
+});
+
 test("pages that hold the rows in sight are asked once", () => {
   expect(pagesOf([199, 200, 201, 0], 200)).toEqual([0, 1]);
 });

@@ -34,5 +34,5 @@ export function useColumns(kind: Kind, { projectId, experimentId }: Scope) {
   });
   useEffect(() => () => clearTimeout(timer.current), []);
   const columns = useMemo(() => (asked.data ? arranged(asked.data.columns, kind) : undefined), [asked.data, kind]);
-  return { columns, error: asked.error, retry: asked.refetch };
+  return { columns, isRough: asked.data?.is_rough ?? false, error: asked.error, retry: asked.refetch };
 }

@@ -3,7 +3,16 @@ import type { RefObject } from "react";
 import { useLayoutEffect, useState, useSyncExternalStore } from "react";
 
 const least = 320;
-const gap = 0;
+
+/** What is left free below an element, in it and around it, down to <main>: on a phone that has room for the bar at the bottom. */
+function below(element: HTMLElement): number {
+  let sum = 0;
+  for (let one: HTMLElement | null = element; one; one = one.tagName === "MAIN" ? null : one.parentElement) {
+    const { paddingBottom, marginBottom } = getComputedStyle(one);
+    sum += (Number.parseFloat(paddingBottom) || 0) + (Number.parseFloat(marginBottom) || 0);
+  }
+  return sum;
+}
 
 /** The height from an element's top to the bottom of the window, so that the table and not the page scrolls. */
 export function useFill(ref: RefObject<HTMLElement | null>): number {
@@ -13,9 +22,7 @@ export function useFill(ref: RefObject<HTMLElement | null>): number {
     if (!element) return undefined;
     const read = () => {
       const top = element.getBoundingClientRect().top + window.scrollY;
-      // On a phone the rail is a bar at the bottom, for which <main> leaves room.
-      const below = Number.parseFloat(getComputedStyle(element.closest("main") ?? element).paddingBottom) || 0;
-      setHeight(Math.max(least, Math.floor(window.innerHeight - top - below - gap)));
+      setHeight(Math.max(least, Math.floor(window.innerHeight - top - below(element))));
     };
     read();
     // What is above (a header, a banner) may grow or go.

@@ -82,7 +82,7 @@ function ValueField({ column, value, onChange }: ValueFieldProps) {
     const words = type === "state" ? states : ["true", "false"];
     const known = value === undefined || words.includes(String(value)) ? words : [String(value), ...words];
     return (
-      <select aria-label="Value" value={value === undefined ? "" : String(value)} onChange={(event) => onChange(readValue(event.target.value, type))}>
+      <select data-begin aria-label="Value" value={value === undefined ? "" : String(value)} onChange={(event) => onChange(readValue(event.target.value, type))}>
         <option value="">Choose</option>
         {known.map((word) => (
           <option key={word} value={word}>
@@ -96,7 +96,9 @@ function ValueField({ column, value, onChange }: ValueFieldProps) {
     return (
       <input
         type="datetime-local"
-        aria-label="Value"
+        data-begin
+        aria-label="Value, in UTC"
+        title="In UTC"
         value={typeof value === "string" ? (value.length === 10 ? `${value}T00:00` : value.slice(0, 16)) : ""}
         onChange={(event) => onChange(event.target.value || undefined)}
       />
@@ -125,6 +127,7 @@ function TextField({ type, value, onChange }: { type: Column["type"]; value: Val
   return (
     <input
       type="text"
+      data-begin
       aria-label="Value"
       aria-invalid={isWrong}
       title={isWrong ? `"${text}" is not a ${type}. Write for example ${hints[type] ?? "a value"}.` : undefined}

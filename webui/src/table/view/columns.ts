@@ -1,5 +1,6 @@
 // Which columns are shown, in which order and how wide.
 import type { Column, Section } from "../types";
+import { bare, usual } from "./sort";
 import type { View } from "./view";
 
 export interface Placed {
@@ -26,16 +27,24 @@ const important = ["run.state", "run.best_metric"];
 /** The columns that the view names and the store has; without a choice those that the server shows at first. */
 export function shown(all: readonly Column[], view: Pick<View, "columns">, isNarrow = false): Column[] {
   if (!view.columns) {
-    const usual = all.filter((column) => column.is_shown);
-    const rank = ({ key }: Column) => (key === usual[0]?.key ? -1 : (important.indexOf(key) + important.length + 1) % (important.length + 1));
-    return isNarrow ? usual.toSorted((one, other) => rank(one) - rank(other)) : usual;
+    const first = all.filter((column) => column.is_shown);
+    const rank = ({ key }: Column) => (key === first[0]?.key ? -1 : (important.indexOf(key) + important.length + 1) % (important.length + 1));
+    return isNarrow ? first.toSorted((one, other) => rank(one) - rank(other)) : first;
   }
   const byKey = new Map(all.map((column) => [column.key, column]));
   return view.columns.flatMap((key) => byKey.get(key) ?? []);
 }
 
+/** The view without an order or groups by columns that this store does not have: a remembered one may know others. */
+export function possible(view: View, known: ReadonlyMap<string, unknown>): View {
+  const sort = view.sort.filter((entry) => known.has(bare(entry)));
+  const group = view.group !== null && known.has(view.group) ? view.group : null;
+  if (sort.length === view.sort.length && group === view.group) return view;
+  return { ...view, sort: sort.length ? sort : [...usual], group };
+}
+
 const widths: Record<Column["type"], number> = {
-  number: 88,
+  number: 98,
   text: 150,
   time: 108,
   duration: 106,

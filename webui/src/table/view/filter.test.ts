@@ -114,4 +114,5 @@ test("values are read by the type of their column", () => {
     "0.01",
     true,
   ]);
+  expect(["nan", "-inf", "Infinity"].map((text) => readValue(text, "number"))).toEqual(["NaN", "-Infinity", "Infinity"]);
 });

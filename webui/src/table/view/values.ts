@@ -30,12 +30,19 @@ export function readBytes(text: string): number | undefined {
   return size === undefined ? undefined : Math.round(size);
 }
 
+/** What is no number is a word, as everywhere in answers. */
+function odd(text: string): string | undefined {
+  const found = /^\s*([-+]?)(nan|inf(?:inity)?)\s*$/i.exec(text);
+  if (!found) return undefined;
+  return /nan/i.test(found[2]!) ? "NaN" : found[1] === "-" ? "-Infinity" : "Infinity";
+}
+
 /** The value that `text` means in a column of this type, or undefined when it means none. */
 export function readValue(text: string, type: ColumnType): Value | undefined {
   if (type === "duration") return readDuration(text);
   if (type === "bytes") return readBytes(text);
   if (type === "boolean") return text === "true" ? true : text === "false" ? false : undefined;
-  if (type === "number") return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined;
+  if (type === "number") return odd(text) ?? (text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined);
   return text === "" ? undefined : text;
 }
 

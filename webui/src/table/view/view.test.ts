@@ -2,7 +2,7 @@
 import { beforeEach, expect, test } from "vitest";
 import { arranged } from "../state/usecolumns";
 import type { Column } from "../types";
-import { found, inWindow, moved, placed, shown } from "./columns";
+import { found, inWindow, moved, placed, possible, shown } from "./columns";
 import { forgetView, keepView, lastView, place, saveView, savedViews } from "./saved";
 import { clicked, sorted, usual } from "./sort";
 import type { View } from "./view";
@@ -123,4 +123,11 @@ test("an experiment's name comes first, a trial's number does; the curve stands 
   const all = ["run.id", "run.name", "run.best_metric", "run.owner"].map((key) => column(key));
   expect(arranged(all, "experiments").map(({ key }) => key)).toEqual(["run.name", "run.id", "run.best_metric", "spark", "run.owner"]);
   expect(arranged(all, "trials").map(({ key }) => key)[0]).toBe("run.id");
+});
+
+test("an order or groups by columns that are not here are left out", () => {
+  const known = new Map([["run.id", 1], ["hparams.lr", 1]]);
+  expect(possible({ ...plain, sort: ["hparams.gone", "-hparams.lr"], group: "hparams.gone" }, known)).toMatchObject({ sort: ["-hparams.lr"], group: null });
+  expect(possible({ ...plain, sort: ["hparams.gone"] }, known).sort).toEqual(usual);
+  expect(possible(plain, known)).toBe(plain);
 });
