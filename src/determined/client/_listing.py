@@ -51,3 +51,9 @@ def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{key}"] = value
     return found
+
+
+def section(config: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    """Return a section of a configuration; empty if it has none: what a plain run says of itself may be anything."""
+    found = (config or {}).get(name)
+    return found if isinstance(found, dict) else {}

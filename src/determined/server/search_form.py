@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from determined.client._listing import section as section_of
 from determined.errors import InvalidValue
 from determined.experiment import hparams
 from determined.experiment.search.rungs import bracket_rungs
@@ -28,8 +29,8 @@ def filled(config: Mapping[str, Any], name: str, length: int, values: Mapping[st
         length: How many batches its longest trial has trained; 0 if none has.
         values: The trial's hyperparameters, which become constants.
     """
-    searcher = config.get("searcher") or {}
-    space, _ = hparams.parse(config.get("hyperparameters") if values is None else constants(values))
+    searcher = section_of(config, "searcher")
+    space, _ = hparams.parse(section_of(config, "hyperparameters") if values is None else constants(values))
     unit, time = _time(searcher, length)
     return SearchForm(
         searcher=METHODS.get(str(searcher.get("name")), FALLBACK),  # type: ignore[arg-type]  # one of the Literal's
@@ -82,7 +83,7 @@ def section(form: SearchForm, searcher: Mapping[str, Any]) -> dict[str, Any]:
 
 def declarations(form: SearchForm, config: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:
     """Return path and declaration of each hyperparameter of a form."""
-    space, _ = hparams.parse(config.get("hyperparameters"))
+    space, _ = hparams.parse(section_of(config, "hyperparameters"))
     known = {".".join(path): path for path, _ in space.parameters()}  # a name may have dots of its own
     return [(known.get(row.name) or _path(row.name), _declaration(row)) for row in form.ranges]
 

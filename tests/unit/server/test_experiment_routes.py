@@ -218,3 +218,28 @@ def test_secrets_are_masked_in_both_texts(history: History, page: Asker) -> None
     found = page.get(f"/experiments/{secret}/config")
     assert "hunter2" not in json.dumps(found)
     assert "API_TOKEN=********" in found["effective"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"searcher": "mine", "hyperparameters": [1], "resources": 3, "max_restarts": "x"},
+        {"searcher": {"name": 5, "max_trials": "x"}, "resources": {"slots_per_trial": "2"}, "environment": []},
+    ],
+)
+def test_what_a_plain_run_says_of_itself_may_be_anything(history: History, page: Asker, config: dict[str, Any]) -> None:
+    """Issue 15: the configuration of a run of one's own is no experiment file, and every part of its page is shown."""
+    ident = history.run("odd", config=config, hparams={"lr": 1}, validation={10: 0.5}).experiment_id
+    for path in (
+        "",
+        "/curves",
+        "/search",
+        "/rungs",
+        "/events",
+        "/config",
+        "/code",
+        "/draft",
+        "/draft?purpose=continue",
+    ):
+        assert page.ask("GET", f"/experiments/{ident}{path}").status_code == 200, path
+    assert page.get(f"/experiments/{ident}")["slots_per_trial"] == 1

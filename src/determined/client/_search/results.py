@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from determined import store
 from determined._wording import instead
 from determined.client._compare import SYSTEM_GROUPS, differing_keys, summary
-from determined.client._listing import flat
+from determined.client._listing import flat, section
 from determined.errors import NotFound
 from determined.experiment.lifecycle import State, shown_state
 
@@ -133,7 +133,7 @@ def read_results(
         near = {}
         if at is not None:
             near = store.metrics.curves.values_near(conn, experiment.id, group, name, at.steps, reach=at.reach)
-    searcher = experiment.config.get("searcher") or {}
+    searcher = section(experiment.config, "searcher")
     is_stopping = any(word in str(searcher.get("name", "")) for word in STOPPING)
     longest = max((trial.total_batches for trial in trials), default=0)
     figure = "min" if smaller_is_better else "max"
@@ -147,7 +147,7 @@ def read_results(
 
     sign = 1 if smaller_is_better else -1
     results = sorted(map(result, trials), key=lambda r: (r.value is None, sign * (r.value or 0.0), r.trial_id))
-    declared = _declared(experiment.config.get("hyperparameters") or {})
+    declared = _declared(section(experiment.config, "hyperparameters"))
     varied = list(_varied([r.hparams for r in results], declared))
     steps = None if at is None else at.steps
     return SearchResults(f"{group}.{name}", smaller_is_better, is_stopping, varied, results, steps)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined import store
+from determined.client._listing import section
 
 if TYPE_CHECKING:
     from determined.client._experiment import Experiment
@@ -51,7 +52,7 @@ def read(experiment: Experiment, ladder: Ladder) -> Savings:
     """Return what stopping early saved in an experiment with these rungs."""
     with experiment._session.read() as conn:
         trials = store.trials.briefs(conn, experiment.id)
-    return of(trials, ladder, experiment.config.get("searcher") or {})
+    return of(trials, ladder, section(experiment.config, "searcher"))
 
 
 def of(trials: Sequence[store.trials.TrialBrief], ladder: Ladder, searcher: dict[str, Any]) -> Savings:

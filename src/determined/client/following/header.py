@@ -7,6 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from determined import store
+from determined.client._listing import section
 from determined.client.following.progress import TimeLeft, in_order
 from determined.client.following.replay import has_rungs
 from determined.experiment.lifecycle import State, shown_state
@@ -59,8 +60,7 @@ class Header:
 
     def section(self, name: str) -> dict[str, Any]:
         """Return a section of its configuration; empty if it has none."""
-        found = (self.row.config or {}).get(name)
-        return found if isinstance(found, dict) else {}
+        return section(self.row.config, name)
 
 
 def read(conn: sa.Connection, experiment_id: int) -> Header:
@@ -84,12 +84,12 @@ def read(conn: sa.Connection, experiment_id: int) -> Header:
         seconds=((row.end_time or time) - row.start_time).total_seconds(),
         seconds_left=TimeLeft().estimate(row.progress, time, is_running=is_running, since=row.start_time),
         counts=_counts(conn, row.id, going),
-        restarts=store.trials.total_restarts(conn, row.id, config.get("max_restarts")),
+        restarts=store.trials.total_restarts(conn, row.id, None if row.unmanaged else config.get("max_restarts")),
         slots=sum(launch.slots for launch in going),
         single_trial_id=_single_trial(conn, row),
         best_checkpoint_uuid=None if best is None else best.uuid,
         metric_names=store.metrics.metric_reports.names(conn, experiment_id=row.id),
-        has_rungs=has_rungs(config) and not row.unmanaged,
+        has_rungs=not row.unmanaged and has_rungs(config),
     )
 
 
@@ -116,9 +116,7 @@ def _counts(conn: sa.Connection, experiment_id: int, going: list[store.overview.
 
 
 def _single_trial(conn: sa.Connection, row: ExperimentRow) -> int | None:
-    searcher = (row.config or {}).get("searcher")
-    name = searcher.get("name") if isinstance(searcher, dict) else None
-    if name != "single" and not (row.unmanaged and row.trial_count == 1):
+    if section(row.config, "searcher").get("name") != "single" and not (row.unmanaged and row.trial_count == 1):
         return None
     first = store.trials.of_experiment(conn, row.id, limit=1)
     return first[0].id if first else None

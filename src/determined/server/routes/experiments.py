@@ -65,12 +65,16 @@ def described(header: Header, actions: dict[str, str]) -> ExperimentAnswer:
     return ExperimentAnswer(
         **own,
         labels=list(row.labels),
-        slots_per_trial=int(resources.get("slots_per_trial") or 1),
+        slots_per_trial=_count(resources.get("slots_per_trial")),
         resource_pool=str(pool) if pool else None,
         warnings=[str(sentence) for sentence in row.warnings or ()],
         has_code=row.code_snapshot_id is not None,
         actions=actions,
     )
+
+
+def _count(said: Any) -> int:
+    return said if isinstance(said, int) and said > 0 else 1
 
 
 @router.patch("/experiments/{experiment_id}", **CHANGES)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query
 
 from determined.client import Determined, Experiment
+from determined.client._listing import section
 from determined.client._search.importance import FEWEST_TRIALS, Importance, importance
 from determined.client._search.results import Hyperparameter, Result, SearchResults, learning_curves
 from determined.client.following.replay import Climb, Ladder
@@ -190,7 +191,7 @@ def rungs(client: Client, experiment_id: int) -> Rungs:
     experiment = client.get_experiment(experiment_id)
     ladder = _ladder(client, experiment)
     if not ladder.rows:
-        searcher = (experiment.config.get("searcher") or {}).get("name") or "none"
+        searcher = section(experiment.config, "searcher").get("name") or "none"
         said = f"The search of experiment {experiment_id} ({searcher}) has no rungs."
         return Rungs(rungs=[], batches_trained=0, batches_full=0, saved=0.0, said=said)
     savings = experiment.savings(ladder)

@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from determined import errors
 from determined._redact import redacted
 from determined.client import Experiment
+from determined.client._listing import section
 from determined.client._session import Session
 from determined.experiment.config.experiment_config import ExperimentConfig
 from determined.experiment.config.experiment_file import ConfigFile
@@ -59,7 +60,7 @@ def draft(
     row, trial = _read(session, experiment_id, trial_id)
     file = drafts.of_experiment(row)
     if purpose == "continue" and trial is None:
-        is_single = (row.config or {}).get("searcher", {}).get("name") == "single"
+        is_single = section(row.config, "searcher").get("name") == "single"
         return StartText(config=file.text if is_single else "", name=row.name)
     name = _name(row, purpose, trial)
     if trial is not None:
