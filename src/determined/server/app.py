@@ -69,9 +69,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _read_runs(app: FastAPI) -> None:
-    """Read all runs before somebody asks for a table of them."""
-    with contextlib.suppress(DeterminedError):  # whoever asks then is told
-        index_for(app).load_quietly()
+    """Read all runs before somebody asks for a table of them; not in the event loop, because numpy is loaded first."""
+    with contextlib.suppress(DeterminedError):  # the server ends already
+        index_for(app).start()
 
 
 def _tell_edit(app: FastAPI) -> None:

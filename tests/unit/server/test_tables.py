@@ -352,3 +352,23 @@ def test_an_empty_store(tables: Tables) -> None:
     assert tables.rows("run.id", "hparams.lr")["total"] == 0
     assert "run.name" in tables.columns("trials")
     assert tables.ids(kind="trials", sort=["-run.duration"], search="1") == []
+
+
+def test_a_new_server_counts_all_runs(history: History, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first answer is made of the newest runs alone, but says how many there are; others wait for everything."""
+    from determined.server.run_index import newest
+
+    monkeypatch.setattr(newest, "MOST", 3)
+    with history.store.write() as conn:
+        project = workspaces.create_project(conn, 1, "old")
+    history.run("first", project_id=project)
+    search = history.experiment("search")
+    for lr in (0.1, 0.2, 0.3, 0.4):
+        history.trial(search, hparams={"lr": lr})
+    for _ in range(4):
+        history.run()
+    first = tables.rows("hparams.lr", kind="trials", limit=3)
+    assert (first["total"], [row["id"] for row in first["rows"]], first["is_rough"]) == (9, [9, 8, 7], True)
+    assert tables.rows("run.name", "run.trials", limit=2)["total"] == 6
+    assert tables.rows("run.name", project_id=project, limit=3)["total"] == 1
+    assert tables.ids(sort=["-run.trials"], limit=1) == [search]

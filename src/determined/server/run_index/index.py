@@ -6,12 +6,13 @@ import collections
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from determined.client._session import Session
+from determined.errors import DeterminedError
 from determined.server.answers.tables import Kind, TableQuestion
-from determined.server.run_index import answer, condition, selection
+from determined.server.run_index import answer, condition, newest, selection
 from determined.server.run_index.runs import AT_ONCE, Runs
 from determined.server.run_index.view import View
 from determined.store.messages import now
@@ -55,16 +56,23 @@ class RunIndex:
         self._check_seconds = 0.0
         self._is_owed = self._is_edited = False
         self._is_loaded = False
+        self._is_ready = False  # all plain columns were read
         self._askers: set[object] = set()
+        self._hasty: set[object] = set()
         self._is_closed = False
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def columns(self, kind: Kind, project_id: int | None = None, experiment_id: int | None = None) -> dict[str, Any]:
         """Return the columns that a table can show; only those of the newest runs while documents are being read."""
+        if not self._is_ready and (found := self._hastily(lambda: newest.columns(self._session, kind))) is not None:
+            return found
         with self._asking():
             view = self._view(kind)
             if not self._is_loaded:
                 self._read_documents(self._runs.unread(FIRST_LOOK))
                 view = self._view(kind)
+                self.start()
             return {"columns": answer.columns(view, project_id, experiment_id), "is_rough": not self._is_loaded}
 
     def rows(self, kind: Kind, question: TableQuestion) -> dict[str, Any]:
@@ -73,6 +81,10 @@ class RunIndex:
         Raises:
             InvalidValue: The question names a column that there is not, or compares what cannot be compared.
         """
+        if not self._is_ready and newest.can_answer(question):
+            found = self._hastily(lambda: newest.rows(self._session, kind, question))
+            if found is not None:
+                return found
         named = [key.removeprefix("-") for key in question.sort]
         named += [each.column for each in condition.conditions(question.filter)] if question.filter else []
         named += [question.group_by] if question.group_by else []
@@ -86,6 +98,7 @@ class RunIndex:
                 wanted = {ident for ident in view.trial_ids()[answer.page_of(rows, question)].tolist() if ident}
                 self._read_documents(sorted(wanted))
                 view = View(self._runs, kind, now().timestamp())
+                self.start()
             return answer.table(view, rows, question, is_rough=is_rough)
 
     def trial_states(self, experiment_ids: list[int]) -> dict[int, dict[str, int]]:
@@ -107,6 +120,17 @@ class RunIndex:
         while not self._load_some(AT_ONCE // 5):
             while self._askers and not self._is_closed:
                 time.sleep(0.002)
+
+    def start(self) -> None:
+        """Read everything in a thread, unless that was done or is being done."""
+        with self._starting:
+            if not (self._is_loaded or self._is_closed or (self._thread is not None and self._thread.is_alive())):
+                self._thread = threading.Thread(target=self._load_unless_lost, name="det-ui-index", daemon=True)
+                self._thread.start()
+
+    def _load_unless_lost(self) -> None:
+        with contextlib.suppress(DeterminedError):  # whoever asks is told, and it is tried again
+            self.load_quietly()
 
     def _load_some(self, most: int) -> bool:
         """Read some documents; return whether all were read."""
@@ -134,10 +158,28 @@ class RunIndex:
 
     def close(self) -> None:
         """Give back the connection. No questions may follow."""
-        self._is_closed = True
+        with self._starting:
+            self._is_closed = True
+        if self._thread is not None:
+            self._thread.join(timeout=1.0)  # one that hangs in a lost connection ends with the process
         with self._lock:
             if self._store is not None:
                 self._store.close()
+
+    def _hastily(self, ask: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
+        """Answer while everything is being read for the first time, without waiting for that."""
+        asker = object()
+        self._hasty.add(asker)
+        try:
+            return ask()
+        finally:
+            self._hasty.discard(asker)
+            self.start()
+
+    def _rest(self) -> None:
+        """Let those go first who cannot wait until everything was read."""
+        while self._hasty and not self._is_closed:
+            time.sleep(0.002)
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
@@ -166,6 +208,7 @@ class RunIndex:
         mark = store.change_mark()
         if store.id != self._store_id:  # at first, or when another store has its place
             self._store_id, self._seen, self._runs, self._is_loaded = store.id, None, Runs(), False
+            self._is_ready = False
         elif mark == self._mark and not self._is_edited and not self._is_due(moment):
             return
         self._is_owed = self._is_owed or mark != self._mark
@@ -184,14 +227,15 @@ class RunIndex:
             seen, change = changes.since(conn, self._seen)
         if self._is_edited or change.other or self._is_due(moment):
             self._is_edited = self._is_owed = False
-            self._runs.read_all(conn)
+            began = time.thread_time()
+            self._runs.read_all(conn, self._rest)
             if self._is_loaded:
                 self._runs.read_documents(conn, self._runs.unread())
             self._checked_at = time.monotonic()
-            self._check_seconds = self._checked_at - moment
+            self._check_seconds = time.thread_time() - began
         else:
             self._runs.read_some(conn, change.experiments, change.trials)
-        self._seen = seen
+        self._seen, self._is_ready = seen, True
 
     def _opened(self) -> Store:
         """Return a connection of our own: its marks mean nothing on another one."""

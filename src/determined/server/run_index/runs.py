@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime
 import heapq
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from determined import store
 from determined.experiment.lifecycle import State, shown_restarts, shown_state
+from determined.server.answers.tables import Kind
 from determined.server.run_index.column import Whole
 from determined.server.run_index.documents import Documents, Texts
 from determined.server.run_index.rows import Rows
@@ -45,19 +47,37 @@ class Runs:
 
     # Reading.
 
-    def read_all(self, conn: sa.Connection) -> None:
-        """Read every row, and look at every document that was read before."""
+    def read_all(self, conn: sa.Connection, rest: Callable[[], object] = lambda: None) -> None:
+        """Read every row, and look at every document that was read before; `rest` is called now and then."""
         gone = set(self.experiments.at)
         labels = run_rows.labels(conn)
         for page in _pages(run_rows.of_experiments(conn)):
             gone.difference_update(self._take_experiments(conn, page, labels))
+            rest()
         self._remove_experiments(gone)
         gone = set(self.trials.at)
         for page in _pages(run_rows.of_trials(conn)):
             gone.difference_update(self._take_trials(conn, page))
+            rest()
         self._remove_trials(gone)
         if self.documents.hashes:
             self._take_documents(pair for pair in self._texts(conn) if pair[0] in self.documents.hashes)
+
+    def read_newest(self, conn: sa.Connection, kind: Kind, most: int, most_trials: int) -> bool:
+        """Read only the newest rows of one table; return whether that was possible without many others."""
+        if kind == "experiments":
+            ids: list[int] = run_rows.newest_experiments(conn, most)
+            counts = store.experiments.trial_counts(conn, ids)
+            if sum(number for states in counts.values() for number in states.values()) > most_trials:
+                return False
+            several = list(run_rows.of_trials(conn, experiment_ids=ids))
+        else:
+            owners = run_rows.newest_trials(conn, most)
+            ids = sorted(set(owners.values()))
+            several = list(run_rows.of_trials(conn, ids=list(owners)))
+        self._take_experiments(conn, list(run_rows.of_experiments(conn, ids=ids)), run_rows.labels(conn, ids))
+        self._take_trials(conn, several)
+        return True
 
     def read_some(self, conn: sa.Connection, experiments: Collection[int], trials: Collection[int]) -> None:
         """Read what has not ended, what had not when it was last read, and what is named."""

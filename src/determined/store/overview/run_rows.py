@@ -81,6 +81,28 @@ def _found(
             yield from result
 
 
+def newest_experiments(conn: sa.Connection, most: int) -> list[int]:
+    """Return the newest experiments that are not hidden."""
+    query = sa.select(experiments.c.id).where(experiments.c.deleted_at.is_(None))
+    return list(conn.scalars(query.order_by(experiments.c.id.desc()).limit(most)))
+
+
+def newest_trials(conn: sa.Connection, most: int) -> dict[int, int]:
+    """Return the newest trials of experiments that are not hidden, each with its experiment."""
+    query = sa.select(trials.c.id, trials.c.experiment_id).join(experiments).where(experiments.c.deleted_at.is_(None))
+    return {row.id: row.experiment_id for row in conn.execute(query.order_by(trials.c.id.desc()).limit(most))}
+
+
+def count_trials(conn: sa.Connection, *, project_id: int | None = None, archived: bool | None = None) -> int:
+    """Return how many trials there are of experiments that are not hidden."""
+    query = sa.select(sa.func.count()).select_from(trials.join(experiments)).where(experiments.c.deleted_at.is_(None))
+    if project_id is not None:
+        query = query.where(experiments.c.project_id == project_id)
+    if archived is not None:
+        query = query.where(experiments.c.archived.is_(archived))
+    return int(conn.scalar(query) or 0)
+
+
 def labels(conn: sa.Connection, ids: Sequence[int] | None = None) -> dict[int, tuple[str, ...]]:
     """Return the labels of experiments that have any, sorted."""
     table = experiment_labels.c
