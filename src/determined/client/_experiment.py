@@ -11,24 +11,20 @@ from determined.client import _actions, _compare, _enums, _files
 from determined.client._checkpoint import Checkpoint, all_checkpoints, find_checkpoints, none_is_best, validated
 from determined.client._enums import CheckpointSortBy, ExperimentState, OrderBy, TrialSortBy
 from determined.client._listing import Listing, frame
+from determined.client._search.searched import Searched
 from determined.client._session import Session
 from determined.client._trial import Trial
 from determined.client.following import waiting
-from determined.client.following.driven import Driven
 
 if TYPE_CHECKING:
     import pandas
 
-    from determined.client._search.importance import Importance
-    from determined.client._search.results import SearchResults
-    from determined.client._search.savings import Savings
-    from determined.client.following.replay import Ladder
 
 PAGE = 500
 BULKY = frozenset({"config", "original_config", "searcher_snapshot", "warnings"})
 
 
-class Experiment(Driven):
+class Experiment(Searched):
     """A search with its trials, or a run of `python train.py`. Fields are as read; `reload()` reads them again.
 
     Example::
@@ -210,61 +206,6 @@ class Experiment(Driven):
         """
         with self._session.read() as conn:
             return store.metrics.metric_reports.names(conn, experiment_id=self.id)
-
-    def search_results(
-        self,
-        metric: str | None = None,
-        *,
-        smaller_is_better: bool | None = None,
-        steps: int | None = None,
-        margin: float = 10.0,
-    ) -> SearchResults:
-        """Return its trials, the best first: the hyperparameters that differ, and the best value of a metric.
-
-        Args:
-            metric: `loss` of validation, or `training.loss`; the searcher metric by default.
-            smaller_is_better: By default as the experiment says of its searcher metric, else True.
-            steps: Take each trial's value at this step instead of its best.
-            margin: Or at the nearest step that is at most so many percent away.
-
-        Raises:
-            NotFound: Nobody reported that metric; the message says what there is.
-
-        Example::
-
-            [(result.trial_id, result.value) for result in experiment.search_results().results[:3]]
-        """
-        from determined.client._search.results import At, read_results
-
-        return read_results(self, metric, smaller_is_better, None if steps is None else At(steps, margin))
-
-    def hyperparameter_importance(self, metric: str | None = None) -> Importance:
-        """Estimate how much of a metric's variance between the trials each hyperparameter explains.
-
-        Args:
-            metric: As for `search_results`.
-
-        Example::
-
-            print(experiment.hyperparameter_importance().shares)  # {'lr': 0.61, 'hidden': 0.12, ...}
-        """
-        from determined.client._search.importance import importance
-
-        return importance(self.search_results(metric))
-
-    def savings(self, ladder: Ladder | None = None) -> Savings:
-        """Return what stopping trials early saved, in a search with rungs.
-
-        Args:
-            ladder: Its rungs, if they are known already.
-
-        Example::
-
-            print(experiment.savings())  # Stopping early saved 59 % of 46,080 batches.
-        """
-        from determined.client._search import savings
-
-        return savings.read(self, ladder or self.ladder())
 
     def events(self) -> list[store.events.EventRow]:
         """Return its events, oldest first: changes of state with their reasons.
