@@ -14,6 +14,7 @@ import { Grid } from "./grid/grid";
 import { Nothing } from "./nothing";
 import { Layout } from "./rows/layout";
 import { download, exported } from "./rows/export";
+import { marksOf } from "./rows/marks";
 import { useChosen } from "./state/usechosen";
 import { useColumns } from "./state/usecolumns";
 import { useFill, useNarrow } from "./state/usesize";
@@ -80,7 +81,8 @@ function Loaded({ kind, scope, columns, isRough }: LoadedProps) {
   const { layout, fold } = useLayout(rows);
   const selection = useSelection(kind, question, rows);
   const chosen = useChosen(kind, selection.ids);
-  const bulk = useBulk(kind);
+  const marks = useMemo(() => marksOf(kind, selection.ids, chosen), [kind, selection.ids, chosen]);
+  const bulk = useBulk(kind, (gone) => selection.set(selection.ids.filter((id) => !gone.includes(id))));
   const box = useRef<HTMLDivElement>(null);
   const height = useFill(box);
   const isDense = useDensity() === "dense" || view.dense;
@@ -96,7 +98,10 @@ function Loaded({ kind, scope, columns, isRough }: LoadedProps) {
     const { extend, toggle } = latest.current.selection;
     (isRange ? extend : toggle)(row.id, offset);
   }, []);
-  useTableKeys(kind, latest, setCursor, () => setRaised((times) => times + 1));
+  useTableKeys(kind, latest, setCursor, () => {
+    if (latest.current.selection.ids.length > 1) setRaised((times) => times + 1);
+    else toast("Select two or more rows to compare them: x selects the row under the cursor.");
+  });
   const [widths, setWidths] = useState(view.widths);
   useEffect(() => setWidths(view.widths), [view.widths]);
   const [filterBy, setFilterBy] = useState<Column>();
@@ -148,6 +153,7 @@ function Loaded({ kind, scope, columns, isRough }: LoadedProps) {
         isNarrow={isNarrow}
         sparks={sparks}
         selected={selection.has}
+        marks={marks}
         chosen={selection.ids.length === 0 ? "none" : all ? "all" : "some"}
         cursor={cursor}
         onCursor={setCursor}

@@ -1,5 +1,5 @@
 // Doing something with the selected runs: ask first where something is lost, then show what came of each.
-import { useCallback, useState } from "react";
+import { useCallback, useRef, useState } from "react";
 import { api, queries } from "../../api";
 import { plural } from "../../format";
 import { confirm, toast, toastError } from "../../parts";
@@ -40,17 +40,27 @@ async function openTensorBoard(kind: Kind, ids: number[]): Promise<void> {
   toast(`TensorBoard runs at ${started.address}. If no window opened, its link is under Tasks.`);
 }
 
-export function useBulk(kind: Kind): Bulk {
+function said(act: Act, kind: Kind, outcomes: readonly Outcome[], rest: number): string {
+  const done = outcomes.length === 1 ? (outcomes[0]?.said ?? "") : `${act.label}: done for ${plural(outcomes.length, thing(kind))}.`;
+  return rest ? `${done} ${plural(rest, "other")} left alone.` : done;
+}
+
+/** `onGone` hears which runs were deleted. */
+export function useBulk(kind: Kind, onGone: (ids: readonly number[]) => void): Bulk {
   const [moving, setMoving] = useState<readonly Chosen[]>();
   const [result, setResult] = useState<Result>();
 
+  const latest = useRef(onGone);
+  latest.current = onGone;
+
   const perform = useCallback(
-    async (act: Act, ids: number[], projectId?: number) => {
+    async (act: Act, ids: number[], rest: number, projectId?: number) => {
       try {
         const outcomes = await sent(kind, act.verb, ids, projectId);
         const refused = outcomes.filter(({ is_done }) => !is_done);
         if (refused.length) setResult({ act, outcomes });
-        else toast(outcomes.length === 1 ? (outcomes[0]?.said ?? "") : `${act.label}: done for ${plural(outcomes.length, thing(kind))}.`);
+        else toast(said(act, kind, outcomes, rest));
+        if (act.verb === "delete") latest.current(outcomes.filter(({ is_done }) => is_done).map(({ id }) => id));
       } catch (error) {
         toastError(error);
       } finally {
@@ -75,13 +85,13 @@ export function useBulk(kind: Kind): Bulk {
         action: act.label,
         danger: Boolean(act.isDanger),
       };
-      if (!question || (await confirm(question))) await perform(act, ids);
+      if (!question || (await confirm(question))) await perform(act, ids, rest);
     },
     [kind, perform],
   );
   const move = async (projectId: number) => {
     const act: Act = { verb: "move", label: "Move", refuses: () => "" };
-    await perform(act, (moving ?? []).map(({ id }) => id), projectId);
+    await perform(act, (moving ?? []).map(({ id }) => id), 0, projectId);
   };
   return { run, moving, move, stopMoving: () => setMoving(undefined), result, close: () => setResult(undefined) };
 }

@@ -35,6 +35,7 @@ interface GridProps extends HeadActs {
   isNarrow: boolean;
   sparks: Sparks;
   selected: (id: number) => boolean;
+  marks: ReadonlyMap<number, string>;
   chosen: "none" | "some" | "all";
   cursor: Cursor;
   /** Quietly: the row moved, not the person; nothing scrolls. */
@@ -117,6 +118,7 @@ export function Grid(props: GridProps) {
               isSelected={row !== undefined && props.selected(row.id)}
               isCursor={cursor.moves > 0 && one.offset === cursor.offset}
               spark={row && props.sparks(row.id)}
+              mark={row && props.marks.get(row.id)}
               onCheck={onCheck}
               onPoint={point}
             />

@@ -29,6 +29,8 @@ interface RowProps {
   isSelected: boolean;
   isCursor: boolean;
   spark: readonly (number | null)[] | undefined;
+  /** The colour that it has in the comparison below. */
+  mark: string | undefined;
   onCheck: (row: TableRow, offset: number, isRange: boolean) => void;
   onPoint: (offset: number) => void;
 }
@@ -65,7 +67,7 @@ function Cell({ shared, row, at, spark }: { shared: Shared; row: TableRow; at: P
   );
 }
 
-export const Row = memo(function Row({ shared, row, line, offset, isSelected, isCursor, spark, onCheck, onPoint }: RowProps) {
+export const Row = memo(function Row({ shared, row, line, offset, isSelected, isCursor, spark, mark, onCheck, onPoint }: RowProps) {
   const { columns, width, height } = shared;
   const check = (event: MouseEvent<HTMLInputElement>) => row && onCheck(row, offset, event.shiftKey);
   return (
@@ -89,6 +91,7 @@ export const Row = memo(function Row({ shared, row, line, offset, isSelected, is
           readOnly
           onClick={check}
         />
+        {mark && <i className="row-mark" style={{ background: mark }} />}
       </div>
       {row ? (
         columns.map((at) => <Cell key={at.column.key} shared={shared} row={row} at={at} spark={spark} />)

@@ -4,6 +4,7 @@ import { groupsOf } from "../state/userows";
 import { exported, heads } from "./export";
 import { share, tint } from "./heat";
 import { Layout, drift, pagesOf } from "./layout";
+import { marksOf } from "./marks";
 import { added, between, most, nothing, toggled } from "./selection";
 
 test("a row is toggled, and a range reaches from the last toggled one in either direction", () => {
@@ -92,4 +93,11 @@ test("rows of more groups than the server counts stand in one at the end", () =>
   const groups = [{ value: "2", count: 3 }, { value: "0.5", count: 1 }];
   expect(groupsOf({ groups, total: 4 })).toEqual([["2", 3], ["0.5", 1]]);
   expect(groupsOf({ groups, total: 9 }).at(-1)).toEqual(["other values", 5]);
+});
+
+test("selected rows have the colours of their curves, an experiment that of its best trial", () => {
+  const rows = [{ id: 1, trial_id: 9 }, { id: 2, trial_id: null }, { id: 3, trial_id: 4 }];
+  expect([...marksOf("experiments", [3, 2, 1], rows)]).toEqual([[3, "var(--series-4)"], [1, "var(--series-1)"]]);
+  expect([...marksOf("trials", [1, 3], rows).keys()]).toEqual([1, 3]);
+  expect(marksOf("trials", [1], rows).size).toBe(0);
 });

@@ -1,5 +1,6 @@
 // The selected runs themselves, wherever they are: also those that the filter does not show, or that came with a link.
 import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
 import type { Kind, TableRow } from "../types";
 import { ask } from "./userows";
 
@@ -10,6 +11,8 @@ export function useChosen(kind: Kind, ids: readonly number[]): TableRow[] {
     queryFn: ({ signal }) => ask(kind, { columns: [], sort: ["-run.id"], ids: sorted, archived: true, search: "" }, 0, Math.max(1, sorted.length), signal),
     enabled: sorted.length > 0,
   });
-  const chosen = new Set(ids);
-  return (data?.rows ?? []).filter(({ id }) => chosen.has(id));
+  return useMemo(() => {
+    const chosen = new Set(ids);
+    return (data?.rows ?? []).filter(({ id }) => chosen.has(id));
+  }, [data, ids]);
 }

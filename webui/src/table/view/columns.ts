@@ -54,7 +54,7 @@ const widths: Record<Column["type"], number> = {
   labels: 150,
 };
 
-const own: Record<string, number> = { spark: 96, "run.progress": 120, "run.name": 220 };
+const own: Record<string, number> = { spark: 96, "run.progress": 120, "run.name": 220, "run.trials": 72, "run.batches": 84 };
 
 /** As wide as the type usually needs, and as the title does (about 7 px a letter, and the mark of the order). */
 export function usualWidth(column: Column, isFirst: boolean, isNarrow: boolean): number {
