@@ -525,7 +525,7 @@ export interface paths {
         };
         /**
          * Models
-         * @description Return models.
+         * @description Return models, the last changed first; archived ones only if asked for, beside the others.
          */
         get: operations["models_api_v1_models_get"];
         put?: never;
