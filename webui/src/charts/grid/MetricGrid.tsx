@@ -34,6 +34,7 @@ export function MetricGrid({ of, trials, searcherMetric, shows = () => true, emp
   return (
     <CrossHairContext value={hair}>
       <div className="stack">
+        <h2 className="visually-hidden">Metrics</h2>
         <div className="row">
           <ChartControls settings={settings} hasEpochs={data.series.some((one) => one.name.startsWith("epoch"))} />
           {all.length > 3 && (

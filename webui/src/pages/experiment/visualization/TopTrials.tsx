@@ -38,8 +38,7 @@ const Row = memo(function Row({ curve, parameters, isLit, isSelected, isOut, onL
   return (
     <tr
       data-trial={id}
-      aria-selected={isSelected}
-      className={[isLit ? "lit" : "", isOut ? "out" : ""].join(" ")}
+      className={[isLit ? "lit" : "", isOut ? "out" : "", isSelected ? "selected" : ""].join(" ")}
       onPointerEnter={() => onLight(id)}
       onPointerLeave={() => onLight(undefined)}
     >

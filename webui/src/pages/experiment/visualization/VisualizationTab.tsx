@@ -63,6 +63,7 @@ export default function VisualizationTab({ experiment }: { experiment: Experimen
   const light = { lit, onLight: setLit };
   return (
     <div className="stack">
+      <h2 className="visually-hidden">Curves and rungs</h2>
       <div className="chart-controls">
         <MetricChoice experiment={experiment} shown={metric} choices={choices} />
         <TopChoice choices={choices} />

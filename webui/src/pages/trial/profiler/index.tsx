@@ -54,6 +54,7 @@ export default function ProfilerTab({ trial }: { trial: Trial }) {
   return (
     <CrossHairContext value={hair}>
       <div className="stack">
+        <h2 className="visually-hidden">Samples of the machine</h2>
         <ChartControls settings={settings} places={["time"]} />
         <div className="chart-grid">
           {charts.map((chart) => (
