@@ -1,5 +1,6 @@
 // Tabs that are part of the address: each is a link, so it can be opened in another window and sent to somebody.
 import type { KeyboardEvent } from "react";
+import { useEffect, useRef } from "react";
 import { Link, navigate } from "../route";
 
 export interface Tab {
@@ -17,6 +18,15 @@ interface TabsProps {
 }
 
 export function Tabs({ tabs, current, to, label }: TabsProps) {
+  const list = useRef<HTMLElement>(null);
+  // On a telephone the tabs scroll sideways. Not scrollIntoView: it would move the page too.
+  useEffect(() => {
+    const chosen = list.current?.querySelector<HTMLElement>("[aria-selected=true]");
+    if (!list.current || !chosen) return;
+    const { left, right } = chosen.getBoundingClientRect();
+    const frame = list.current.getBoundingClientRect();
+    if (left < frame.left || right > frame.right) list.current.scrollLeft += left - frame.left - 24;
+  }, [current]);
   const keys = (event: KeyboardEvent<HTMLElement>) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
@@ -28,7 +38,7 @@ export function Tabs({ tabs, current, to, label }: TabsProps) {
     (event.currentTarget.children[tabs.indexOf(next)] as HTMLElement | undefined)?.focus();
   };
   return (
-    <nav className="tabs" role="tablist" aria-label={label} onKeyDown={keys}>
+    <nav ref={list} className="tabs" role="tablist" aria-label={label} onKeyDown={keys}>
       {tabs.map((tab) => (
         <Link key={tab.key} to={to(tab.key)} role="tab" aria-selected={tab.key === current} tabIndex={tab.key === current ? 0 : -1}>
           {tab.label}

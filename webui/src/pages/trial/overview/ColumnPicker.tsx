@@ -1,4 +1,5 @@
 // Which metrics are columns of the table of reports.
+import { useEffect, useRef } from "react";
 import { Icon } from "../../../parts";
 
 interface ColumnPickerProps {
@@ -8,10 +9,24 @@ interface ColumnPickerProps {
 }
 
 export function ColumnPicker({ all, chosen, onChoose }: ColumnPickerProps) {
+  const root = useRef<HTMLDetailsElement>(null);
+  useEffect(() => {
+    const away = (event: Event) => {
+      const isOutside = !(event.target instanceof Node && root.current?.contains(event.target));
+      const isEscape = event instanceof KeyboardEvent && event.key === "Escape";
+      if (root.current && (event instanceof KeyboardEvent ? isEscape : isOutside)) root.current.open = false;
+    };
+    document.addEventListener("pointerdown", away);
+    document.addEventListener("keydown", away);
+    return () => {
+      document.removeEventListener("pointerdown", away);
+      document.removeEventListener("keydown", away);
+    };
+  }, []);
   if (all.length < 2) return null;
   const toggle = (key: string) => onChoose(chosen.includes(key) ? chosen.filter((one) => one !== key) : [...chosen, key]);
   return (
-    <details className="picker">
+    <details className="picker" ref={root}>
       <summary className="button">
         <Icon name="columns" /> Metrics
       </summary>
