@@ -1,5 +1,5 @@
 // A chip and a tip: the two smallest parts.
-import type { ReactNode } from "react";
+import type { CSSProperties, ReactNode } from "react";
 import { useId, useState } from "react";
 import { Icon } from "./icons";
 
@@ -19,12 +19,14 @@ export function Chip({ children, onRemove, name }: { children: ReactNode; onRemo
 
 /** An explanation at hover and focus, for what is disabled or short. */
 export function Tip({ text, children }: { text: string; children: ReactNode }) {
-  const [at, setAt] = useState<{ left: number; top: number }>();
+  const [at, setAt] = useState<CSSProperties>();
   const id = useId();
   if (!text) return children;
   const show = (element: HTMLElement) => {
     const box = element.getBoundingClientRect();
-    setAt({ left: Math.min(box.left, window.innerWidth - 330), top: box.bottom + 4 });
+    const left = Math.max(8, Math.min(box.left, window.innerWidth - 330));
+    // Above where there is no room below.
+    setAt(box.bottom > window.innerHeight - 96 ? { left, bottom: window.innerHeight - box.top + 4 } : { left, top: box.bottom + 4 });
   };
   return (
     <span
@@ -37,7 +39,7 @@ export function Tip({ text, children }: { text: string; children: ReactNode }) {
     >
       {children}
       {at && (
-        <span role="tooltip" id={id} className="tip-text" style={{ left: Math.max(8, at.left), top: at.top }}>
+        <span role="tooltip" id={id} className="tip-text" style={at}>
           {text}
         </span>
       )}

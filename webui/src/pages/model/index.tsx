@@ -11,6 +11,7 @@ import { plural } from "../../format";
 import { Chip, Command, Empty, ErrorNote, Icon, Menu, Skeleton, Time, act, confirm, toast } from "../../parts";
 import type { PageProps } from "../../route";
 import { navigate, useQueryState } from "../../route";
+import { Action } from "../shared/Action";
 import { Notes } from "../shared/NotesTab";
 import { asText } from "../shared/JsonValue";
 import { quote } from "../shared/quote";
@@ -63,6 +64,7 @@ const fresh = () => void queries.invalidateQueries({ queryKey: ["models"] });
 function ModelActions({ model }: { model: Model }) {
   const [open, setOpen] = useState<"edit" | "register">();
   const path = { model_id: model.id };
+  const why = model.archived ? "This model is archived. Take it out of the archive first." : "";
   const archive = () => act(() => api.patch("/api/v1/models/{model_id}", { path, body: { archived: !model.archived } }));
   const remove = async () => {
     const lost = `${plural(model.num_versions, "version")} and all that was written about the model are lost. The checkpoints stay.`;
@@ -71,12 +73,12 @@ function ModelActions({ model }: { model: Model }) {
   };
   return (
     <>
-      <button type="button" onClick={() => setOpen("register")}>
+      <Action why={why} onAct={() => setOpen("register")}>
         Register a version
-      </button>
-      <button type="button" onClick={() => setOpen("edit")}>
+      </Action>
+      <Action why={why} onAct={() => setOpen("edit")}>
         Edit
-      </button>
+      </Action>
       <Menu
         name="More actions"
         label={<Icon name="more" />}
@@ -97,7 +99,7 @@ function ModelNotes({ model }: { model: Model }) {
     fresh();
     toast(done.said);
   };
-  return <Notes text={model.notes} onSave={save} />;
+  return <Notes text={model.notes} onSave={save} why={model.archived ? "This model is archived. Take it out of the archive first." : ""} />;
 }
 
 function Body({ detail: { model, versions, use_lines } }: { detail: Detail }) {

@@ -94,7 +94,7 @@ export function LogView({ log, find, current, hasTimes, hasRanks, wrap, onPick }
       </div>
       {!isDown && lines.length > 0 && (
         <button type="button" className="log-new" onClick={toEnd} aria-label="To the end of the log">
-          <Icon name="down" /> {unseen > 0 ? plural(unseen, "new line") : "To the end"}
+          <Icon name="down" /> {unseen > 0 && isAtEnd ? plural(unseen, "new line") : "To the end"}
         </button>
       )}
       <span className="visually-hidden" role="status">
