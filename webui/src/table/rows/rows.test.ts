@@ -86,6 +86,12 @@ test("all pages of rows go into one file, lists as text, and equal titles are to
   });
   expect(text.split("\n").slice(0, 3)).toEqual(["ID,Labels,loss", '0,"a, b",0.125', "1,,0.5"]);
   expect([text.split("\n").length, steps]).toEqual([1003, ["1000/1001", "1001/1001"]]);
+  const numbered = await exported({
+    columns: [column("run.id", "Trial")],
+    ask: async () => ({ total: 1, rows: [{ id: 7, cells: [7] }] }) as never,
+    onProgress: () => undefined,
+  });
+  expect(numbered).toBe("Trial\n7\n");
   expect(heads([column("hparams.lr", "lr"), column("metrics.training.lr.last", "lr"), column("run.id", "ID")])).toEqual(["hparams.lr", "metrics.training.lr.last", "ID"]);
 });
 

@@ -73,6 +73,7 @@ test("unfinished conditions are not asked, and groups of one are their item", ()
   expect(asked({ join: "any", items: [unfinished, { join: "all", items: [] }] })).toBeNull();
   expect(pruned({ join: "any", items: [{ join: "all", items: [lr, unfinished] }] })).toEqual({ join: "all", items: [lr] });
   expect(pruned({ join: "all", items: [{ join: "any", items: [lr, active] }] })).toEqual({ join: "any", items: [lr, active] });
+  expect(pruned({ join: "all", items: [lr, { join: "any", items: [active, unfinished] }] })).toEqual({ join: "all", items: [lr, active] });
   expect(asked(tree)).toEqual({
     all_of: [
       { column: "hparams.lr", operator: "<", value: 0.01 },

@@ -21,7 +21,7 @@ export function clicked(sort: readonly string[], column: Column, isAdded: boolea
   if (!isAdded) {
     const isAlone = now !== undefined && sort.length === 1;
     if (!isAlone) return [begin];
-    return now === begin ? [flipped(begin)] : now === usual[0] ? [begin] : [...usual];
+    return now === begin ? [flipped(begin)] : [...usual];
   }
   if (now === undefined) return [...sort, begin].slice(-most);
   const next = now === begin ? sort.map((entry) => (entry === now ? flipped(now) : entry)) : sort.filter((entry) => entry !== now);
