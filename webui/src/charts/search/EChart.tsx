@@ -1,4 +1,5 @@
 // A chart of ECharts in the page: made when it is on the screen, resized with its place, replaced in place.
+import type { DependencyList, RefObject } from "react";
 import { useEffect, useRef } from "react";
 import { useVisible } from "../grid/useVisible";
 import type { ECharts, Option } from "./echarts";
@@ -50,4 +51,18 @@ export function EChart({ option, label, onReady, onDrawn, least = 0, data = {} }
       <div ref={host} className="echart" role="img" aria-label={label} style={{ minWidth: least }} {...data} />
     </div>
   );
+}
+
+/** Let one item stand out (its index, or -1 for none) when the mouse rests: a dozen charts redraw for it. */
+export function useHighlight(chart: RefObject<ECharts | undefined>, which: () => number, changes: DependencyList): void {
+  const isLit = useRef(false);
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      const at = which();
+      if (isLit.current) chart.current?.dispatchAction({ type: "downplay", seriesIndex: 0 });
+      if (at >= 0) chart.current?.dispatchAction({ type: "highlight", seriesIndex: 0, dataIndex: at });
+      isLit.current = at >= 0;
+    }, 40);
+    return () => clearTimeout(timer);
+  }, changes);
 }

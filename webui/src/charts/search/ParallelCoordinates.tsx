@@ -1,5 +1,5 @@
 // Each trial a line across its hyperparameters to the metric; brushes on axes leave only what passes all of them.
-import { useEffect, useMemo, useRef } from "react";
+import { useMemo, useRef } from "react";
 import { plural } from "../../format";
 import { toCsv } from "../logic/csv";
 import type { Brush, Found, Parameter } from "../logic/search";
@@ -7,7 +7,7 @@ import { best, brushed, drawOrder, goodness, metricAxis, placeOn } from "../logi
 import { ChartShell } from "../shell/ChartShell";
 import type { Colors } from "../shell/palette";
 import { useColors } from "../shell/palette";
-import { EChart } from "./EChart";
+import { EChart, useHighlight } from "./EChart";
 import type { ECharts, Option } from "./echarts";
 import { axisLook, rampColor, tipLook, trialText } from "./looks";
 import "./search.css";
@@ -178,13 +178,7 @@ export function ParallelCoordinates(props: ParallelCoordinatesProps) {
     }
     paintBrushes(made, colors);
   };
-  useEffect(() => {
-    const made = chart.current;
-    if (!made) return;
-    made.dispatchAction({ type: "downplay", seriesIndex: 0 });
-    const at = drawOrder(found).findIndex((result) => result.trialId === lit);
-    if (lit !== undefined && at >= 0) made.dispatchAction({ type: "highlight", seriesIndex: 0, dataIndex: at });
-  }, [lit, option]);
+  useHighlight(chart, () => drawOrder(found).findIndex((result) => result.trialId === lit), [lit, option]);
 
   const inside = brushed(found, brush);
   const label = `Parallel coordinates of ${plural(found.results.length, "trial")}: ${axes.map((axis) => `${axis.title} (${axis.kind})`).join(", ")}`;

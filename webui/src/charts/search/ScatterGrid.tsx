@@ -1,5 +1,5 @@
 // The metric against each hyperparameter: one small chart per parameter.
-import { useEffect, useMemo, useRef } from "react";
+import { useMemo, useRef } from "react";
 import { plural } from "../../format";
 import { toCsv } from "../logic/csv";
 import type { Found, Parameter } from "../logic/search";
@@ -7,7 +7,7 @@ import { best, drawOrder, goodness, placeOn } from "../logic/search";
 import { ChartShell } from "../shell/ChartShell";
 import type { Colors } from "../shell/palette";
 import { useColors } from "../shell/palette";
-import { EChart } from "./EChart";
+import { EChart, useHighlight } from "./EChart";
 import type { ECharts, Option } from "./echarts";
 import { axisLook, rampColor, tipLook, trialText } from "./looks";
 import "./search.css";
@@ -91,11 +91,7 @@ function Scatter({ parameter, ...props }: ScatterGridProps & { parameter: Parame
     made?.on("mouseout", () => latest.current.onLight?.(undefined));
     made?.on("click", (event) => latest.current.onOpen?.(Number(event.name)));
   };
-  useEffect(() => {
-    chart.current?.dispatchAction({ type: "downplay", seriesIndex: 0 });
-    const at = points.findIndex((point) => point.trialId === lit);
-    if (lit !== undefined && at >= 0) chart.current?.dispatchAction({ type: "highlight", seriesIndex: 0, dataIndex: at });
-  }, [lit, option]);
+  useHighlight(chart, () => points.findIndex((point) => point.trialId === lit), [lit, option]);
   const csv = () => toCsv(["trial", parameter.name, found.metric.name], points.map((point) => [point.trialId, parameter.categories[point.at] ?? point.at, point.value]));
   return (
     <ChartShell

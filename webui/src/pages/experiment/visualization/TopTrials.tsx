@@ -1,5 +1,5 @@
 // The trials whose curves are shown: hovering a row lights its curve, and back; a selection is compared.
-import { memo } from "react";
+import { memo, useCallback } from "react";
 import { Swatch } from "../../../charts";
 import { categoryText } from "../../../charts/logic/search";
 import { short } from "../../../format";
@@ -16,7 +16,7 @@ interface TopTrialsProps {
   lit: number | undefined;
   onLight: (trialId: number | undefined) => void;
   selected: readonly number[];
-  onSelect: (selected: number[]) => void;
+  onSelect: (next: (selected: number[]) => number[]) => void;
   /** Trials that brushes leave; undefined: all. */
   kept: ReadonlySet<number> | undefined;
   theme: string;
@@ -66,7 +66,7 @@ const Row = memo(function Row({ curve, parameters, isLit, isSelected, isOut, onL
 
 export function TopTrials(props: TopTrialsProps) {
   const { curves, metric, parameters, selected, onSelect, lit, kept } = props;
-  const toggle = (id: number) => onSelect(selected.includes(id) ? selected.filter((one) => one !== id) : [...selected, id]);
+  const toggle = useCallback((id: number) => onSelect((now) => (now.includes(id) ? now.filter((one) => one !== id) : [...now, id])), [onSelect]);
   return (
     <div className="top-trials">
       <div className="row">
@@ -76,7 +76,7 @@ export function TopTrials(props: TopTrialsProps) {
             <button type="button" disabled={selected.length < 2} onClick={() => navigate(address("/compare", { trials: selected.join(",") }))}>
               Compare
             </button>
-            <button type="button" onClick={() => onSelect([])}>
+            <button type="button" onClick={() => onSelect(() => [])}>
               Clear
             </button>
           </>
