@@ -70,7 +70,7 @@ function RangeRow({ row, hasCount, problems, onChange }: RangeRowProps) {
           </>
         )}
       </div>
-      {wrong.length > 0 && <small className="field-bad">{wrong.map(([, said]) => said).join(" ")}</small>}
+      {wrong.length > 0 && <small className="field-bad">{[...new Set(wrong.map(([, said]) => said))].join(" ")}</small>}
     </div>
   );
 }

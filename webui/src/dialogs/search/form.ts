@@ -197,7 +197,7 @@ function range(row: Row, searcher: Searcher, problems: Record<string, string>): 
   }
   const made: Range = { ...named, minval: bound(row, "min", problems), maxval: bound(row, "max", problems) };
   const isRead = !problems[`${row.name}.min`] && !problems[`${row.name}.max`];
-  if (isRead && Number(row.min) >= Number(row.max)) problems[`${row.name}.max`] = `Has to be more than ${row.min.trim()}.`;
+  if (isRead && Number(row.min) >= Number(row.max)) problems[`${row.name}.max`] = `The end has to be more than ${row.min.trim()}.`;
   if (row.kind === "log") made.base = positive(row, problems);
   if (needs.count(searcher)) made.count = whole(row.count, `${row.name}.count`, "A grid needs to know how many points to try, for example 5.", problems);
   else if (/^[1-9]\d*$/.test(row.count.trim())) made.count = Number(row.count); // not asked for, but kept
@@ -208,13 +208,13 @@ function bound(row: Row, end: "min" | "max", problems: Record<string, string>): 
   const text = row[end].trim();
   const value = Number(text);
   const isFine = text !== "" && Number.isFinite(value) && (row.kind !== "int" || Number.isInteger(value));
-  if (!isFine) problems[`${row.name}.${end}`] = row.kind === "int" ? "A whole number." : "A number.";
+  if (!isFine) problems[`${row.name}.${end}`] = row.kind === "int" ? "Both ends have to be whole numbers." : "Both ends have to be numbers.";
   return isFine ? value : 0;
 }
 
 function positive(row: Row, problems: Record<string, string>): number {
   const value = Number(row.base);
   if (row.base.trim() !== "" && value > 0 && Number.isFinite(value)) return value;
-  problems[`${row.name}.base`] = "A number above 0, usually 10.";
+  problems[`${row.name}.base`] = "The base has to be a number above 0, usually 10.";
   return 10;
 }

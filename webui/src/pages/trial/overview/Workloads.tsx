@@ -29,7 +29,7 @@ export function Workloads({ trial }: { trial: Trial }) {
     setWhich(next);
   };
   return (
-    <section>
+    <section className="overview-reports">
       <header className="row tab-bar">
         <h2>Reports</h2>
         <select aria-label="Which reports" value={which} onChange={(event) => choose(event.target.value as typeof which)}>
