@@ -125,7 +125,7 @@ def test_rows_are_chosen_by_keys_and_only_what_differs_is_compared(
     expect(lines.filter(has_text=re.compile("^(depth|max_restarts)$"))).to_have_count(0)
     expect(lines.filter(has_text=re.compile(r"^1 equal hyperparameter$"))).to_have_count(1)
     expect(lines.filter(has_text=re.compile(r"^\d+ equal settings$"))).to_have_count(1)
-    expect(table.get_by_role("columnheader").filter(has_text="run-")).to_have_text(["run-6 #6", "run-5 #5"])
+    expect(table.get_by_role("columnheader").filter(has_text="run-")).to_have_text(["#6 run-6", "#5 run-5"])
 
 
 def test_archived_rows_vanish_in_every_tab(
