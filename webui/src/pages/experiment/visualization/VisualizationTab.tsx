@@ -95,8 +95,8 @@ export default function VisualizationTab({ experiment }: { experiment: Experimen
         <TopTrials curves={answer.curves} metric={metric.slice(metric.indexOf(".") + 1)} parameters={shown} selected={choices.selected} onSelect={choices.setSelected} kept={kept} theme={theme} {...light} />
       )}
       {search.error && !search.data && <ErrorNote error={search.error} retry={search.refetch} />}
-      {found && <SearchFilters found={found} choices={choices} shown={shown} />}
-      {search.data?.said && <Empty>{search.data.said}</Empty>}
+      {found && found.parameters.length > 0 && <SearchFilters found={found} choices={choices} shown={shown} />}
+      {search.data?.said && search.data.said !== answer?.said && <Empty>{search.data.said}</Empty>}
       {found && found.results.length > 0 && found.parameters.length > 0 && (
         <Suspense fallback={<Skeleton lines={6} />}>
           <SearchCharts found={found} isUncertain={search.data?.is_uncertain ?? false} shown={shown} choices={choices} kept={kept} {...light} />
