@@ -62,6 +62,8 @@ export function MetricChart({ of, chart, trials, settings, ...rest }: MetricChar
         isLog={isLog}
         zoom={zoom}
         onZoom={setZoom}
+        // Of several trials there is a legend for all charts together.
+        {...(trials.length > 1 ? { mostNamed: 0 } : {})}
         csvFrom={csvFrom}
         empty={emptyText(place, isLoading || !isVisible, error)}
       />

@@ -100,10 +100,17 @@ function dots(ctx: CanvasRenderingContext2D, points: readonly [number, number][]
   }
 }
 
-/** Few points are shown as such. */
-function sparse(line: Line, span: [number, number], area: Area, toX: ToX, toY: ToY): [number, number][] {
-  const many = span[1] - span[0] + 1;
-  if (many > 60 || many > area.width / area.ratio / 14) return [];
+/** Where few lines have few points, points are shown as such: in all lines or in none. */
+function isSparse(lines: readonly Line[], area: Area): boolean {
+  const most = Math.min(60, area.width / area.ratio / 12);
+  const many = (line: Line) => {
+    const [from, to] = window(line.xs, area.x);
+    return to - from + 1;
+  };
+  return lines.length <= 6 && lines.every((line) => many(line) <= most);
+}
+
+function dotsOf(line: Line, span: [number, number], toX: ToX, toY: ToY): [number, number][] {
   const points: [number, number][] = [];
   for (let place = span[0]; place <= span[1]; place++) {
     const value = line.ys[place];
@@ -113,7 +120,7 @@ function sparse(line: Line, span: [number, number], area: Area, toX: ToX, toY: T
   return points;
 }
 
-function paintLine(ctx: CanvasRenderingContext2D, scene: Scene, line: Line, area: Area, [toX, toY]: [ToX, ToY]): void {
+function paintLine(ctx: CanvasRenderingContext2D, scene: Scene, line: Line, area: Area, [toX, toY]: [ToX, ToY], hasDots: boolean): void {
   const span = window(line.xs, area.x);
   const isLit = scene.lit === line.trialId;
   const calm = scene.lit !== undefined && !isLit ? 0.25 : 1;
@@ -147,8 +154,7 @@ function paintLine(ctx: CanvasRenderingContext2D, scene: Scene, line: Line, area
   if (smoothed) stroke(line.ys, strength * 0.28, area.ratio, []);
   const alone = stroke(smoothed ?? line.ys, strength, width, line.isFaint && !isLit ? [] : line.dash);
   dots(ctx, alone, 2 * area.ratio);
-  const isAlone = scene.lines.length <= 6;
-  if (!smoothed && isAlone && !line.isFaint) dots(ctx, sparse(line, span, area, toX, toY), 2 * area.ratio);
+  if (!smoothed && hasDots && !line.isFaint) dots(ctx, dotsOf(line, span, toX, toY), 2 * area.ratio);
 }
 
 /** NaN is a cross on the axis; infinities are arrows at the edge they left by. */
@@ -259,7 +265,8 @@ export function paint(ctx: CanvasRenderingContext2D, scene: Scene, area: Area, r
   ctx.rect(area.left - air, area.top - 6 * area.ratio, area.width + 2 * air, area.height + 6 * area.ratio);
   ctx.clip();
   ctx.lineJoin = "round";
-  for (const line of order) paintLine(ctx, scene, line, area, to);
+  const hasDots = isSparse(scene.lines, area);
+  for (const line of order) paintLine(ctx, scene, line, area, to, hasDots);
   const taken = new Set<string>();
   for (const line of order.toReversed()) paintOdd(ctx, line, area, to[0], taken);
   for (const line of order) if (!line.isFaint) paintBest(ctx, scene, line, area, to);
