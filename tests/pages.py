@@ -15,6 +15,7 @@ import httpx
 
 from determined.client._session import Session
 from determined.server.app import make_app
+from determined.server.depends import close_index
 from determined.server.settings import Settings
 
 TOKEN = "the-token-of-this-test"
@@ -35,6 +36,7 @@ class PageApp:
         self.app = make_app(self.session, self.settings)
 
     def close(self) -> None:
+        close_index(self.app)
         self.session.close()
 
     def ask(
