@@ -26,11 +26,11 @@ export function ColumnPicker({ all, chosen, onChoose }: ColumnPickerProps) {
   if (all.length < 2) return null;
   const toggle = (key: string) => onChoose(chosen.includes(key) ? chosen.filter((one) => one !== key) : [...chosen, key]);
   return (
-    <details className="picker" ref={root}>
+    <details className="metric-picker" ref={root}>
       <summary className="button">
         <Icon name="columns" /> Metrics
       </summary>
-      <div className="picker-list">
+      <div className="metric-picker-list">
         {all.map((metric) => (
           <label key={metric.key} className="row" title={`${metric.group}: ${metric.name}`}>
             <input type="checkbox" checked={chosen.includes(metric.key)} onChange={() => toggle(metric.key)} />
