@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -137,3 +138,11 @@ def watch(page: Page, problems: list[str]) -> None:
             problems.append(f"console: {message.text}")
 
     page.on("console", said)
+
+
+def settled(page: Page) -> None:
+    """Wait until a page shows content and nothing of it is on its way."""
+    from playwright.sync_api import expect
+
+    expect(page.locator("main")).to_have_text(re.compile(r"\S"))
+    expect(page.locator("main :is(.skeleton, [aria-busy=true])")).to_have_count(0)
