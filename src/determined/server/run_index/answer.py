@@ -71,7 +71,9 @@ def table(view: View, rows: Whole, question: TableQuestion, *, is_rough: bool) -
     of = {key: found for key in keys if (found := view.column(key)) is not None}
     cells = [of[key].cells(page) if key in of else [None] * len(page) for key in question.columns]
     whole = [key for key in of if not (is_rough and view.field(key) is None)]
-    ranges = {key: _range(of[key], rows) for key in whole if key not in NO_RANGE}
+    # In the order of positions, which is that of memory; and without copying if it is all of them.
+    spread = slice(None) if len(rows) == len(view.rows) else np.sort(rows)
+    ranges = {key: _range(of[key], spread) for key in whole if key not in NO_RANGE}
     return {
         "total": len(rows),
         "rows": _rows(view, page, cells),
@@ -99,7 +101,7 @@ def _rows(view: View, page: Whole, cells: list[list[Any]]) -> list[dict[str, Any
     return found
 
 
-def _range(found: Values, rows: Whole) -> dict[str, float] | None:
+def _range(found: Values, rows: Whole | slice) -> dict[str, float] | None:
     if found.type not in NUMERIC:
         return None
     numbers = found.numbers[rows]
@@ -132,19 +134,15 @@ class _Best:
         return {key: ident for key, ident in found.items() if ident is not None}
 
     def _best(self, key: str, values: Values) -> int | None:
-        if self._codes is None or not (key in _SEARCHED or key.startswith("metrics.")):
+        is_searched = key in _SEARCHED
+        code = self._code_of(key) if key.startswith("metrics.") else None
+        if self._codes is None or not (is_searched or code is not None):
             return None
         numbers, codes = values.numbers[self._rows], self._codes[self._rows]
         valued = ~np.isnan(numbers)
-        if key in _SEARCHED:
-            if len(np.unique(codes[valued])) != 1:  # values of different metrics
-                return None
-            asked = valued
-        elif (code := self._code_of(key)) is not None:
-            asked = valued & (codes == code)
-        else:
+        if is_searched and len(np.unique(codes[valued])) != 1:  # values of different metrics
             return None
-        ways = np.unique(self._is_smaller[self._rows][asked])
+        ways = np.unique(self._is_smaller[self._rows][valued if is_searched else valued & (codes == code)])
         if len(ways) != 1:
             return None
         ranks = np.where(valued, numbers if ways[0] else -numbers, np.inf)

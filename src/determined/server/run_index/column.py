@@ -18,6 +18,7 @@ Codes = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 NOTHING = -1  # the code of a row without a word
+NONE, NAN, FLAG, TEXT = range(4)  # kinds of words
 _PLAIN = {str, bool, tuple}  # where equal values are the same word
 _DENSE = 12  # a value in a dictionary takes about as much memory as so many in an array
 
@@ -29,6 +30,7 @@ class Words:
         self.values: list[Any] = []
         self._codes: dict[Any, int] = {None: NOTHING}
         self._ranks: Codes | None = None
+        self._kinds: npt.NDArray[np.int8] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -54,6 +56,13 @@ class Words:
             self._ranks = np.empty(len(order), np.int32)
             self._ranks[order] = np.arange(len(order), dtype=np.int32)
         return self._ranks
+
+    def kinds(self) -> npt.NDArray[np.int8]:
+        """Return of each code whether it is NaN, a flag or a text; and one more, for the code of nothing."""
+        if self._kinds is None or len(self._kinds) != len(self.values) + 1:
+            found = (NAN if is_nan(each) else FLAG if isinstance(each, bool) else TEXT for each in self.values)
+            self._kinds = np.fromiter((*found, NONE), np.int8, len(self.values) + 1)
+        return self._kinds
 
     def fitting(self, test: Iterable[bool]) -> Mask:
         """Return which codes pass; the one beyond the last, which is that of nothing, does not."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from determined.server.answers.tables import TableQuestion
 from determined.server.run_index import condition
-from determined.server.run_index.column import Mask, Whole, is_nan
+from determined.server.run_index.column import NAN, Mask, Whole
 from determined.server.run_index.view import Values, View
 
 
@@ -56,7 +56,7 @@ def _keys(found: Values, rows: Whole, descending: bool) -> list[np.ndarray]:
         return [np.isnan(numbers), sign * np.nan_to_num(numbers, nan=0.0, posinf=np.inf, neginf=-np.inf)]
     codes = found.codes[rows]
     is_word = codes >= 0
-    odd = found.words.fitting(is_nan(value) for value in found.words.values)[codes]
+    odd = found.words.kinds()[codes] == NAN
     kind = np.where(is_word, sign, 0.0)
     kind[odd] = 2.0
     kind[np.isnan(numbers) & ~is_word] = 3.0

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from determined.server.answers.tables import Kind
-from determined.server.run_index.column import NOTHING, Codes, Column, Floats, Mask, Whole, Words
+from determined.server.run_index.column import NAN, NOTHING, TEXT, Codes, Column, Floats, Mask, Whole, Words
 from determined.server.run_index.documents import SECTIONS
 from determined.server.run_index.fields import FIELDS, Field, Type
+from determined.server.run_index.rows import Rows
 from determined.server.run_index.runs import Runs
 
 _OF_TRIALS = ("experiment_id", "state", "start_time", "end_time", "batches", "restarts", "seed", "progress",
@@ -67,6 +68,11 @@ class View:
         self._time = time
         self._fields = {field.key: field for field in FIELDS[kind]}
         self._held: dict[str, Values] = {}
+        # Runs of one trial each, in the order of their experiments: nothing has to be copied.
+        other = self.trials if kind == "experiments" else self.experiments
+        self._is_one_to_one = runs.trials.size == self.size == runs.experiments.size and np.array_equal(
+            other, np.arange(self.size)
+        )
 
     @property
     def experiments(self) -> Whole:
@@ -96,14 +102,14 @@ class View:
             if (field := self._fields.get(key)) is not None:
                 self._held[key] = self._of_field(field)
             elif (column := self._runs.documents.columns.get(key)) is not None:
-                found = self._taken(column, self._runs.trials.size, self.trials, "number")
-                self._held[key] = dataclasses.replace(found, type=_type(found))
+                numbers, codes = self._taken(column, self._runs.trials)
+                self._held[key] = Values(_type(numbers, codes, column.words), numbers, codes, column.words)
         return self._held.get(key)
 
     def hidden(self, name: str) -> Values:
         """Return a field of the rows' experiments, also one that is no column."""
-        experiments = self._runs.experiments
-        return self._taken(experiments.fields[name], experiments.size, self.experiments, "number")
+        column = self._runs.experiments.fields[name]
+        return Values("number", *self._taken(column, self._runs.experiments), column.words)
 
     def experiment_ids(self) -> Whole:
         """Return the id of each row's experiment."""
@@ -127,32 +133,31 @@ class View:
             start, end = (self._of_field(Field(each, "", "time")).numbers for each in ("start_time", "end_time"))
             return self._plain(field, np.maximum(np.where(np.isnan(end), self._time, end) - start, 0.0))
         of_trials = name in _OF_TRIALS if self.kind == "trials" else name == "best_metric"
-        rows, where = (runs.trials, self.trials) if of_trials else (runs.experiments, self.experiments)
-        return self._taken(rows.fields[name], rows.size, where, field.type, is_whole=field.is_whole)
+        rows = runs.trials if of_trials else runs.experiments
+        column = rows.fields[name]
+        return Values(field.type, *self._taken(column, rows), column.words, field.is_whole)
 
     def _plain(self, field: Field, numbers: Floats) -> Values:
-        return Values(field.type, numbers, None, Words(), field.is_whole)
+        return Values(field.type, np.where(self.rows.is_there, numbers, np.nan), None, Words(), field.is_whole)
 
-    @staticmethod
-    def _taken(column: Column, size: int, where: Whole, type: Type, *, is_whole: bool = False) -> Values:
-        """Return a column of other rows, of which each row has one, or -1."""
-        numbers, codes = column.numbers(size), column.codes(size)
-        if len(where) == size and np.array_equal(where, np.arange(size)):  # runs of one trial: nothing to copy
-            return Values(type, numbers, codes, column.words, is_whole)
+    def _taken(self, column: Column, rows: Rows) -> tuple[Floats, Codes | None]:
+        """Return a column of experiments or of trials, for the rows of this table."""
+        numbers, codes = column.numbers(rows.size), column.codes(rows.size)
+        if rows is self.rows or self._is_one_to_one:
+            return numbers, codes
+        where = self.trials if rows is self._runs.trials else self.experiments
         # A row more, which is empty: -1 is that one.
-        numbers = np.append(numbers, np.nan)[where]
-        codes = None if codes is None else np.append(codes, np.int32(NOTHING))[where]
-        return Values(type, numbers, codes, column.words, is_whole)
+        return np.append(numbers, np.nan)[where], None if codes is None else np.append(codes, np.int32(NOTHING))[where]
 
 
-def _type(found: Values) -> Type:
+def _type(numbers: Floats, codes: Codes | None, words: Words) -> Type:
     """Return what kind of values a column of documents holds."""
-    if found.codes is None or not (found.codes >= 0).any():
+    if codes is None:
         return "number"
-    used = {type(found.words.values[code]) for code in np.unique(found.codes[found.codes >= 0])}
-    if used == {float}:  # NaN
+    kinds = words.kinds()[codes]
+    if (kinds <= NAN).all():
         return "number"
-    return "boolean" if used == {bool} and np.isnan(found.numbers).all() else "text"
+    return "text" if (kinds == TEXT).any() or not np.isnan(numbers).all() else "boolean"
 
 
 def _place(key: str) -> tuple[int, bool, str]:
