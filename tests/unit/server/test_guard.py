@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -411,11 +412,13 @@ def test_changes_are_told_to_other_pages(page: PageApp) -> None:
     app = FastAPI()
     failures.install(app)
     app.include_router(router, prefix=guard.API)
-    page.app = Guard(app, page.settings, Rules([router]), lambda: told.append("edit"))  # type: ignore[assignment]
-    page.ask("POST", "/api/v1/asked", json={})
-    page.ask("POST", "/api/v1/changeable", json=[])
+    guarded = Guard(app, page.settings, Rules([router]), lambda: told.append("edit"))
+    watched = copy.copy(page)  # the page itself is closed with its own app
+    watched.app = guarded  # type: ignore[assignment]  # asked as an app is
+    watched.ask("POST", "/api/v1/asked", json={})
+    watched.ask("POST", "/api/v1/changeable", json=[])
     assert told == []
-    page.ask("POST", "/api/v1/changeable", json={})
+    watched.ask("POST", "/api/v1/changeable", json={})
     assert told == ["edit"]
 
 
