@@ -1,0 +1,1 @@
+import{m as e}from"./parts-CSH1_ToB.js";function t(t,n,r=`${n}s`){return`${e(t)} ${t===1?n:r}`}function n(e){return e.length<2?e.join(``):`${e.slice(0,-1).join(`, `)} and ${e.at(-1)}`}export{t as n,n as t};
