@@ -110,11 +110,13 @@ while True: time.sleep(0.01)
     with subprocess.Popen([*WRAP, "0", *python(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"[rank=0] ready\n"
-        for name in names:
-            process.send_signal(getattr(signal, name))
-            assert process.stdout.readline().decode() == f"[rank=0] {name}\n"
         worker = psutil.Process(process.pid).children()[0]
-        worker.kill()
+        try:
+            for name in names:
+                process.send_signal(getattr(signal, name))
+                assert process.stdout.readline().decode() == f"[rank=0] {name}\n"
+        finally:
+            worker.kill()  # or a test that fails would wait for it for ever
         assert process.wait(120) == 128 + signal.SIGKILL
         assert process.stdout.read() == b""
 

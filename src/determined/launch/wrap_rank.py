@@ -21,6 +21,7 @@ from determined.launch import _lines, _processes, _roster
 LEFTOVER_SECONDS = 2.0
 ORPHAN_SECONDS = 10.0
 SILENCE_SECONDS = 0.5
+WAIT_SECONDS = 1.0
 # A traceback older than this when the worker ends was not what ended it.
 TRACEBACK_SECONDS = 10.0
 CANNOT_START = 127
@@ -92,7 +93,7 @@ def run(rank: str, command: Sequence[str]) -> int:
         ]
         for pump in pumps:
             pump.start()
-        code = worker.wait()
+        code = _end_of(worker)
         ended_at = time.monotonic()
 
         _processes.end_group(worker.pid, LEFTOVER_SECONDS, reap=True)
@@ -101,6 +102,16 @@ def run(rank: str, command: Sequence[str]) -> int:
         if entry is not None:
             entry.write_end(ending(rank, code, ended_at, signals.told_at, tail))
     return _processes.exit_status(code)
+
+
+def _end_of(worker: subprocess.Popen[bytes]) -> int:
+    """Wait for the worker to end, and return its code.
+
+    Not in one call: a signal that arrives just before the call blocks would be handled only after the next one.
+    """
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return worker.wait(timeout=WAIT_SECONDS)
 
 
 def ending(rank: str, code: int, ended_at: float, told_at: float | None, tail: _lines.Tail) -> _roster.WorkerEnd:
