@@ -17,7 +17,7 @@ from tests.history import History
 from tests.launchers import submit
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Response
+    from playwright.sync_api import FloatRect, Locator, Page, Response
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +46,21 @@ def left_out(page: Page) -> list[int]:
     return sorted(found)
 
 
+def resting_box(chart: Locator) -> FloatRect:
+    """Where a chart is once it is drawn and what is above it has its height."""
+    chart.scroll_into_view_if_needed()  # it is drawn when it is seen
+    chart.locator("canvas").first.wait_for()
+    before = None
+    for _ in range(100):
+        chart.scroll_into_view_if_needed()
+        box = chart.bounding_box()
+        if box is not None and box == before:
+            return box
+        before = box
+        chart.page.wait_for_timeout(300)
+    raise AssertionError("the chart does not come to rest")
+
+
 def test_log_parameters_have_a_log_axis_and_brushes_leave_what_passes(
     page_server: Callable[..., Server], open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
@@ -64,9 +79,7 @@ def test_log_parameters_have_a_log_axis_and_brushes_leave_what_passes(
     assert kinds == {"lr": "log", "dropout": "linear", "optimizer": "category", "validation.loss": "linear"}
     assert left_out(page) == []
 
-    chart.scroll_into_view_if_needed()
-    box = chart.bounding_box()
-    assert box is not None
+    box = resting_box(chart)
     place = [axis["name"] for axis in axes].index("lr")
     x = box["x"] + 56 + place * (box["width"] - 56 - 72) / (len(axes) - 1)
     top, bottom = box["y"] + 36, box["y"] + box["height"] - 16

@@ -40,7 +40,7 @@ LISTED = [
     "t plot 1 2 -m {metric}", "e plot 1 -m {metric}", "c ls {form}", "c describe {uuid} {form}", "c verify {uuid}",
     "compare 1 2 {form}", "compare 1 2 --all {form}", "m ls {form}", "m describe {model} {json}", "m lv {model} {form}",
     "w ls {form}", "w lp {workspace} {form}", "p ls {workspace} {form}", "p le {workspace} {project} {form}",
-    "store info {form}", "store check", "tb ls {form}", "version",
+    "store info {form}", "store check", "tb ls {form}", "ui ls {form}", "version",
     "e best 1 {form}", "e metrics 1 {form}", "e watch 1", "e rungs 1 {form}", "j ls {form}", "s ls {form}",
     "controller status {form}", "controller logs", "template ls", "template describe lab",
 ]  # fmt: skip
@@ -186,7 +186,7 @@ def test_every_command_that_shows_something_is_tried() -> None:
             if isinstance(command, click.Group) and (found := command.get_command(context, word)):
                 path, command = f"{path} {found.name}", found  # type: ignore[assignment]
         tried.add(path)
-    tried.add(" tensorboard logs")  # of a process that has to run first
+    tried |= {" tensorboard logs", " ui logs"}  # of a process that has to run first
     tried.add(" experiment verify")  # of an experiment that a controller drove
     assert {path for path in leaves(main, "") if path.split()[-1] not in CHANGING} <= tried
 
