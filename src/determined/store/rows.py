@@ -48,6 +48,12 @@ def insert(conn: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> int:
     return int(key[0])
 
 
+def lock_name(conn: sa.Connection, name: str) -> None:
+    """Let one transaction at a time look for what has this name and add it. SQLite has one writer in any case."""
+    if conn.dialect.name == "postgresql":
+        conn.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(name, 0))))
+
+
 def chunks(ids: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Yield the ids, a statement's worth at a time."""
     for start in range(0, len(ids), _CHUNK):

@@ -265,18 +265,30 @@ def set_state(
     """Set the state, whatever it was before, and add an event; an unmanaged experiment follows."""
     moment = time or now()
     before = lock(conn, trial_id)
+    if _write_state(conn, before, state, reason, exit_reason, moment):
+        _follow(conn, before.experiment_id, reason, moment)
+
+
+def _write_state(
+    conn: sa.Connection,
+    before: LockedTrial,
+    state: str,
+    reason: str,
+    exit_reason: str | None,
+    moment: datetime.datetime,
+) -> bool:
+    """Set the state of a locked trial, and return whether it was another one before."""
     fields: dict[str, Any] = {} if exit_reason is None else {"exit_reason": exit_reason}
     if before.state != state:
         end = moment if state in experiments.TERMINAL else None
         fields |= {"state": state, "state_reason": reason, "end_time": end}
         body = {"from": before.state, "to": state, "reason": reason}
-        events.append(conn, before.experiment_id, "TRIAL_STATE", body, trial_id=trial_id, time=moment)
+        events.append(conn, before.experiment_id, "TRIAL_STATE", body, trial_id=before.id, time=moment)
     elif reason:
         fields["state_reason"] = reason
     if fields:
-        conn.execute(trials.update().where(trials.c.id == trial_id), fields)
-    if before.state != state:
-        _follow(conn, before.experiment_id, reason, moment)
+        conn.execute(trials.update().where(trials.c.id == before.id), fields)
+    return before.state != state
 
 
 def lock(conn: sa.Connection, trial_id: int) -> LockedTrial:
@@ -294,7 +306,10 @@ def settle(conn: sa.Connection, time: datetime.datetime | None = None) -> list[i
     """
     moment = time or now()
     latest = sa.and_(allocations.c.task_id == tasks.c.task_id, allocations.c.attempt == trials.c.attempt)
-    columns = (allocations.c.allocation_id, allocations.c.node, allocations.c.pid, allocations.c.process_started)
+    columns = (
+        trials.c.attempt,
+        *(allocations.c.allocation_id, allocations.c.node, allocations.c.pid, allocations.c.process_started),
+    )
     moments = (trials.c.start_time, trials.c.last_activity, allocations.c.last_activity)
     query = (
         sa.select(trials.c.id, *columns, *moments)
@@ -303,18 +318,23 @@ def settle(conn: sa.Connection, time: datetime.datetime | None = None) -> list[i
         .where(trials.c.state == "RUNNING", experiments_table.c.unmanaged)
         .order_by(trials.c.id)
     )
-    settled = []
-    for trial_id, allocation_id, node, pid, process_started, *signs in conn.execute(query).all():
+    settled: list[int] = []
+    followers: dict[int, datetime.datetime] = {}  # experiments, and when their last trial was heard
+    for trial_id, attempt, allocation_id, node, pid, process_started, *signs in conn.execute(query).all():
         heard = max(sign for sign in signs if sign is not None)
         if pid is not None and node == _process.this_node():
             gone = not _process.is_alive(pid, process_started)
         else:
             gone = moment - heard > SILENCE
-        if gone:
-            set_state(conn, trial_id, "ERROR", GONE, time=heard)
+        # Others settle too, and a new attempt may have begun since we looked.
+        if gone and (before := lock(conn, trial_id)).attempt == attempt and before.state == "RUNNING":
+            _write_state(conn, before, "ERROR", GONE, None, heard)
             ended = allocations.update().where(allocations.c.allocation_id == allocation_id)
             conn.execute(ended.values(state="TERMINATED", end_time=heard, exit_reason=GONE))
             settled.append(trial_id)
+            followers[before.experiment_id] = max(heard, followers.get(before.experiment_id, heard))
+    for experiment_id in sorted(followers):  # after all trials: the order in which everybody locks
+        _follow(conn, experiment_id, GONE, followers[experiment_id])
     return settled
 
 
@@ -323,6 +343,7 @@ def _follow(conn: sa.Connection, experiment_id: int, reason: str, moment: dateti
     query = sa.select(experiments_table.c.unmanaged).where(experiments_table.c.id == experiment_id)
     if not conn.scalar(query):
         return
+    conn.execute(query.with_for_update(key_share=True))  # of two trials that end at once, one sees how the other ended
     states = conn.scalars(sa.select(trials.c.state).where(trials.c.experiment_id == experiment_id).distinct()).all()
     furthest = max(states, key=lambda state: _ADVANCE.get(state, 0))
     experiments.set_state(conn, experiment_id, furthest, reason, time=moment)

@@ -349,6 +349,29 @@ def test_the_same_outside_names_are_the_same_trial(open_link: Opener, store_plac
     assert other.trial_id != begun.trial_id
 
 
+def test_a_named_trial_waits_for_the_store(
+    open_link: Opener, who: RunDescription, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A trial with external ids may have a checkpoint to go on from, so it waits for the store; others do not."""
+    named = dataclasses.replace(who, is_detached=True, config={**who.config, "external_experiment_id": "exp"})
+    for description, answers in ((named, True), (dataclasses.replace(who, is_detached=True), False)):
+        link = open_link(description)
+        is_open, failures = link._open_store, iter(["two writers met", "the server is starting up"])
+
+        def trouble(is_open: Any = is_open, failures: Any = failures) -> Any:
+            if (why := next(failures, None)) is not None:
+                raise errors.StoreUnavailable(why)
+            return is_open()
+
+        monkeypatch.setattr(link, "_open_store", trouble)
+        assert (link.attach() is not None) is answers
+    said = [record.getMessage() for record in caplog.records]
+    assert [("trying for 30 seconds" in line, "goes on without" in line) for line in said] == [
+        (True, False),
+        (False, True),
+    ]
+
+
 def test_metadata_outlives_the_process(open_link: Opener, who: RunDescription) -> None:
     """Contract 5.1: a later attempt of the same trial reads the metadata that an earlier one has set."""
     names = {"external_experiment_id": "exp", "external_trial_id": "t"}

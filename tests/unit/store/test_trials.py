@@ -221,6 +221,42 @@ def test_one_that_speaks_after_all_runs_again(store: Store) -> None:
         assert trials.get(conn, run.trial_id).state == "ERROR"
 
 
+def test_a_trial_that_was_begun_again_meanwhile_is_not_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many workers start at once and each looks for dead ones: who has just been started again is not among them."""
+    with store.write() as conn:
+        run = add_run(conn)
+        here = {"node": _process.this_node(), "pid": 2**30, "process_started": 1.0}
+        conn.execute(schema.allocations.update().values(here))
+
+        def begun_again(*_: object) -> bool:
+            attempts.begin(conn, run.trial_id, run_name="again")
+            return False
+
+        monkeypatch.setattr(_process, "is_alive", begun_again)
+        assert trials.settle(conn) == []
+        assert trials.get(conn, run.trial_id).state == "RUNNING"
+
+
+def test_an_experiment_ends_with_trials_that_end_at_once(store: Store) -> None:
+    """Two trials that end in transactions that do not see each other: the experiment has ended too."""
+    with store.write() as conn:
+        run = add_run(conn)
+        second = trials.create(conn, run.experiment_id, hparams={}, state="RUNNING")
+
+    def end_second() -> None:
+        with store.write() as conn:
+            trials.set_state(conn, second, "COMPLETED")
+
+    other = threading.Thread(target=end_second)
+    with store.write() as conn:
+        trials.set_state(conn, run.trial_id, "COMPLETED")
+        other.start()
+        other.join(0.5)  # it waits for us
+    other.join()
+    with store.read() as conn:
+        assert experiments.get(conn, run.experiment_id).state == "COMPLETED"
+
+
 def test_managed_trials_are_not_settled(store: Store) -> None:
     """Their controller judges them."""
     with store.write() as conn:

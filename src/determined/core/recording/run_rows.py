@@ -15,7 +15,7 @@ from determined import _process, errors
 from determined.core.recording.link import Attached, Candidate, History, choose_checkpoints
 from determined.core.recording.run_description import Run, RunDescription
 from determined.core.recording.values import differences
-from determined.store import attempts, checkpoints, experiments, logs, runs, trials, workspaces
+from determined.store import attempts, checkpoints, experiments, logs, rows, runs, trials, workspaces
 from determined.store.attempts import Attempt
 from determined.store.control import pending
 from determined.store.messages import (
@@ -63,7 +63,6 @@ def begin(
         description: What is recorded about it, with its start: the store may have been unavailable till now.
         last_seen: When it was last known to be alive; None is now.
     """
-    trials.settle(conn)
     if (known := attempts.of_run(conn, run.name)) is not None:
         return RecordedRun(known, is_managed(conn, known))
     if description.is_managed and (assigned := _assigned_attempt(conn, run, description)) is not None:
@@ -172,6 +171,7 @@ def _external_trial(conn: Connection, description: RunDescription) -> int | None
     experiment_name = description.config.get("external_experiment_id")
     if experiment_name is None:
         return None
+    rows.lock_name(conn, f"external experiment {experiment_name}")  # many workers begin at the same moment
     experiment_id = experiments.find_external(conn, experiment_name)
     if experiment_id is None:
         return None
@@ -206,6 +206,7 @@ def _project(conn: Connection, config: dict[str, Any]) -> int:
     workspace, name = str(config.get("workspace") or "Uncategorized"), config.get("project")
     if not name or name == workspace == "Uncategorized":
         return 1
+    rows.lock_name(conn, "projects")
     try:
         workspaces.find_workspace(conn, workspace)
     except errors.NotFound:

@@ -35,6 +35,7 @@ ANSWER_SECONDS = 30.0
 """How long a resume waits for an answer of the store. To go on from the wrong checkpoint is worse."""
 CHIEF_SECONDS = 5.0
 """How long the other ranks wait for the chief to have begun the run, before they try again later."""
+RETRY_SECONDS = 0.3
 BEAT_SECONDS = 20.0
 
 
@@ -311,8 +312,12 @@ class StoreLink(Link):
         with self._beginning:
             try:
                 from determined.core.recording import run_rows
+                from determined.store import trials
 
                 if self._recorded is None and self._rank == 0:
+                    with store.write() as conn:  # of its own: it locks trials of others
+                        self._check_same(store)
+                        trials.settle(conn)
                     with store.write() as conn:
                         self._check_same(store)
                         recorded = run_rows.begin(conn, self._run, self._description)
@@ -370,7 +375,8 @@ class StoreLink(Link):
         return Signal.NONE
 
     def attach(self) -> Attached | None:
-        return self._ask(lambda conn, rows: rows.attached(conn, self._recorded), begins=True)
+        is_named = bool(self._description.config.get("external_experiment_id"))
+        return self._ask(lambda conn, rows: rows.attached(conn, self._recorded), begins=True, waits=is_named)
 
     def metadata(self) -> dict[str, Any] | None:
         return self._ask(lambda conn, rows: rows.metadata(conn, self._run, self._recorded), begins=True) or None
@@ -404,10 +410,13 @@ class StoreLink(Link):
         attempt = self._recorded.attempt
         return Attached(attempt.trial_id, attempt.experiment_id, attempt.attempt)
 
-    def _ask(self, question: Callable[[Connection, Any], T], begins: bool = False) -> T | None:
-        """Return the store's answer; None, with a warning, if none comes in time. `begins`: begin the run first.
+    def _ask(self, question: Callable[[Connection, Any], T], begins: bool = False, waits: bool = False) -> T | None:
+        """Return the store's answer; None, with a warning, if none comes in time.
 
-        The question gets a connection and `run_rows`, which loads SQL.
+        Args:
+            question: It gets a connection and `run_rows`, which loads SQL.
+            begins: Begin the run first.
+            waits: Ask again for as long as one may wait, if the store cannot be asked now.
         """
 
         def read() -> T:
@@ -419,7 +428,7 @@ class StoreLink(Link):
             with store.read() as conn:
                 return question(conn, run_rows)
 
-        return _in_time(read)
+        return _in_time(_patient(read) if waits else read)
 
     def close(self) -> None:
         self._remove_checkpoints()
@@ -454,6 +463,29 @@ class StoreLink(Link):
 
 def _delete_unread(row: CheckpointRow) -> bool:
     return row.storage is not None and artifacts.open_storage(row.storage).delete_unread(row.uuid)
+
+
+def _patient(work: Callable[[], T]) -> Callable[[], T]:
+    """Return work that is tried again while the store cannot be used, and says so once."""
+
+    def again() -> T:
+        deadline = time.monotonic() + 0.8 * ANSWER_SECONDS  # so that the last reason is heard
+        has_said = False
+        while True:
+            try:
+                return work()
+            except errors.LinkUnavailable as failed:
+                if time.monotonic() > deadline:
+                    raise
+                if not has_said:
+                    logger.warning(
+                        "The store cannot be asked for this trial's newest checkpoint (%s); trying for %.0f seconds.",
+                        failed, ANSWER_SECONDS,
+                    )  # fmt: skip
+                has_said = True
+            time.sleep(RETRY_SECONDS)
+
+    return again
 
 
 def _in_time(work: Callable[[], T]) -> T | None:
