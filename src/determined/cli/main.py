@@ -130,7 +130,10 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("-u", "--user", metavar="NAME", help="Whose runs to list. Default: yours.")
 @click.option("-m", "--master", metavar="PLACE", help="The same as --store; an older name.")
 @click.option(
-    "--store", metavar="PLACE", envvar="DET_STORE", help="A file or postgresql://... [env DET_STORE; default: your own]"
+    "--store",
+    metavar="PLACE",
+    envvar="DET_STORE",
+    help="A file, postgresql://..., or file:FILE with such an address in it. [env DET_STORE; default: your own]",
 )
 @click.pass_context
 def main(ctx: click.Context, user: str | None, master: str | None, store: str | None) -> None:

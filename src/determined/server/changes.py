@@ -243,7 +243,7 @@ class _Looker:
             from determined.store.database.connection import open_store
 
             place = self._session.store.place
-            self._store = open_store(place.path or place.url.render_as_string(hide_password=False), create=False)
+            self._store = open_store(place.address, create=False)
         return self._store
 
     def close(self) -> None:

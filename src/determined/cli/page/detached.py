@@ -54,6 +54,5 @@ def _environment() -> dict[str, str]:
     """Return an environment that names the same store from another directory; a password in it is typed nowhere."""
     env = {**os.environ, "DET_HOME": str(data_directory())}
     if settings().store is not None or settings().master is not None:
-        place = connect()._session.place
-        env["DET_STORE"] = str(place.path) if place.path else place.url.render_as_string(hide_password=False)
+        env["DET_STORE"] = connect()._session.place.address
     return env

@@ -15,7 +15,7 @@ from determined import errors
 from determined._home import data_directory, make_data_directory
 from determined._redact import redacted
 from determined.store import values
-from determined.store.database import damage, failures, forks, opening
+from determined.store.database import damage, failures, forks, opening, postgresql
 from determined.store.database.location import StorePlace, find_place, on_network
 
 BUSY_SECONDS = 10.0
@@ -162,7 +162,8 @@ def open_store(place: str | os.PathLike[str] | None = None, *, create: bool = Tr
     """Open a store, making it or bringing it up to date if need be. Any number of processes may do so at once.
 
     Args:
-        place: A file, `sqlite:///...` or `postgresql://...`; None is `$DET_STORE`, else the data directory's own.
+        place: A file, `sqlite:///...`, `postgresql://...`, or `file:` and a file that holds such a URL; None is
+            `$DET_STORE`, else the data directory's own.
         create: Make it if it is not there.
         read_only: Neither make nor change anything.
 
@@ -233,7 +234,7 @@ def _dump_redacted(value: Any) -> str:
 def _make_engine(place: StorePlace, read_only: bool) -> sa.Engine:
     common: dict[str, Any] = {"json_serializer": _dump_redacted, "json_deserializer": values.load}
     if place.path is None:
-        return _make_postgresql_engine(place, common)
+        return postgresql.make_engine(place, BUSY_SECONDS, common)
     forks.let_go_of_inherited(place.path)
     engine = sa.create_engine(
         opening.sqlite_url(place.path, read_only=read_only),
@@ -256,31 +257,3 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 def _begin_sqlite(conn: sa.Connection) -> None:
     writes = conn.get_execution_options().get("det_writes", False)
     conn.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _make_postgresql_engine(place: StorePlace, common: dict[str, Any]) -> sa.Engine:
-    try:
-        engine = sa.create_engine(
-            place.url,
-            pool_pre_ping=True,
-            pool_timeout=BUSY_SECONDS,
-            connect_args={
-                "connect_timeout": 10,
-                "application_name": "resolute",
-                "keepalives_idle": 30,
-                "tcp_user_timeout": 60_000,
-            },
-            **common,
-        )
-    except ModuleNotFoundError as missing:
-        raise errors.StoreError(
-            f"The store {place} needs a PostgreSQL driver. Install it with: pip install 'resolute[postgres]'"
-        ) from missing
-    sa.event.listen(engine, "connect", _set_up_postgresql)
-    return engine
-
-
-def _set_up_postgresql(connection: Any, _: object) -> None:
-    connection.execute(f"SET lock_timeout = {int(BUSY_SECONDS * 1000)}")
-    connection.execute("SET client_encoding = 'UTF8'")
-    connection.commit()

@@ -31,10 +31,20 @@ _PASSING_CODES = {
     "25006": "it may only be read",
     "53100": "there is no space left on its disk; free some",
     "53200": "the server is out of memory",
-    "53300": "the server accepts no more connections",
+    "53300": "the server accepts no more connections; raise its max_connections",
     "57014": "the server has taken too long",
 }
-
+# What is said before a connection has a code -> what to check. Waiting does not help against these.
+_REFUSED_SIGNS = {
+    "authentication failed": "user and password in the address, PGPASSWORD or ~/.pgpass",
+    "no password supplied": "user and password in the address, PGPASSWORD or ~/.pgpass",
+    "no pg_hba.conf entry": "who may connect from where in the server's pg_hba.conf, and sslmode in the address",
+    "certificate": "sslmode and sslrootcert in the address",
+    "does not support SSL": "sslmode in the address",
+    "invalid sslmode": "sslmode in the address",
+    "definition of service": "the name of the service in ~/.pg_service.conf or PGSERVICEFILE",
+}
+_FULL_SIGNS = ("too many clients", "connection slots")
 
 TOO_LARGE = "A number is larger than a store can hold, or than any id in it. The largest is 9223372036854775807."
 
@@ -71,14 +81,14 @@ def _explain_postgresql(place: str, failed: sa.exc.DBAPIError, origin: BaseExcep
         return errors.StoreUnavailable(f"The store {place} cannot be used now ({said}): {meaning}.")
     if code == "22003":
         return errors.InvalidValue(TOO_LARGE)
-    if code in ("28P01", "28000") or "authentication failed" in said:
-        return errors.StoreError(
-            f"The store {place} does not let us in ({said}). Check user and password in DET_STORE."
-        )
+    for sign, what in _REFUSED_SIGNS.items():
+        if sign in said:
+            return errors.StoreError(f"The store {place} does not let us in ({said}). Check {what}.")
     if code == "3D000" or ("database" in said and "does not exist" in said):
         return errors.StoreError(f"The store {place} is not there ({said}). Make it with: createdb <name>")
     if code is None and isinstance(failed, sa.exc.OperationalError):  # the server has not answered at all
-        advice = "check that the server runs and can be reached"
+        is_full = any(sign in said for sign in _FULL_SIGNS)
+        advice = _PASSING_CODES["53300"] if is_full else "check that the server runs and can be reached"
         return errors.StoreUnavailable(f"The store {place} cannot be reached ({said}): {advice}.")
     if failed.connection_invalidated or (code or "").startswith("08"):
         return errors.StoreUnavailable(f"The connection to the store {place} is lost ({said}); it is tried again.")

@@ -1,9 +1,12 @@
-"""Where a store is: a file or a server, from what the user wrote. `connection` opens it."""
+"""Where a store is: a file or a server, from what the user wrote or keeps in a file. `connection` opens it."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -13,6 +16,11 @@ from determined._home import data_directory
 from determined._redact import by_shape
 
 FILE_NAME = "determined.db"
+ADDRESS_FILE = "file:"
+"""What a place begins with that names a file with the address, so that no password is typed or seen."""
+_LONGEST_ADDRESS = 4000  # bytes; a database is larger, and must not be opened by other means than SQLite
+_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile")  # what libpq reads files from
+_EXAMPLE = "postgresql://user:password@host:5432/name"
 _NETWORK_FILE_SYSTEMS = (
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "lustre", "gpfs", "beegfs", "ceph", "fuse.sshfs",
     "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "fuse.glusterfs",
@@ -29,6 +37,14 @@ class StorePlace:
     def __str__(self) -> str:
         return str(self.path) if self.path else self.masked_url
 
+    def __repr__(self) -> str:
+        return f"StorePlace({str(self)!r})"
+
+    @property
+    def address(self) -> str:
+        """What another process opens it with, password included: for its environment, never for its arguments."""
+        return str(self.path) if self.path else self.url.render_as_string(hide_password=False)
+
     @property
     def masked_url(self) -> str:
         """The URL without its secrets."""
@@ -37,7 +53,10 @@ class StorePlace:
 
 
 def find_place(place: str | os.PathLike[str] | None = None) -> StorePlace:
-    """Return where a store is: path or URL (`sqlite:///...`, `postgresql://...`); None is `$DET_STORE`, else a default.
+    """Return where a store is; None is `$DET_STORE`, else the data directory's own.
+
+    Args:
+        place: A path, a URL (`sqlite:///...`, `postgresql://...`), or `file:` and the path of a file that holds one.
 
     Example::
 
@@ -45,19 +64,53 @@ def find_place(place: str | os.PathLike[str] | None = None) -> StorePlace:
     """
     chosen = place if place is not None else os.environ.get("DET_STORE") or data_directory() / FILE_NAME
     text = os.fspath(chosen)
+    if text.startswith(ADDRESS_FILE):
+        file = Path(text.removeprefix(ADDRESS_FILE).removeprefix("//")).expanduser().absolute()
+        return _server_or_file(_read_address(file), f" in {file}")
     if "://" not in text:
         return _file(Path(text) / FILE_NAME if text.endswith(os.sep) else Path(text))
+    return _server_or_file(text)
+
+
+def _read_address(file: Path) -> str:
+    """Return the one line of a file that only its owner may read. No error shows what is in it."""
+    try:
+        found = file.stat()
+        if os.name == "posix" and found.st_mode & 0o077:
+            mode = stat.S_IMODE(found.st_mode)
+            raise errors.StoreError(
+                f"{file} holds the address of the store, and not only you may use it (mode {mode:04o}). "
+                f"Type: chmod 600 {shlex.quote(str(file))}"
+            )
+        text = file.read_text("utf-8").strip() if found.st_size <= _LONGEST_ADDRESS else ""
+    except (OSError, UnicodeDecodeError) as failed:
+        why = failed.strerror if isinstance(failed, OSError) else "it is no text"
+        raise errors.StoreError(f"The address of the store cannot be read from {file}: {why}.") from None
+    if "://" not in text or len(text.split()) != 1:
+        raise errors.StoreError(f"{file} does not hold the address of a store. Write one line into it: {_EXAMPLE}")
+    return text
+
+
+def _server_or_file(text: str, where: str = "") -> StorePlace:
     try:
         url = sa.make_url(text)
-    except (sa.exc.ArgumentError, ValueError) as failed:
-        hint = "Write it as postgresql://user:password@host:5432/name, or give the path of a file."
-        raise errors.StoreError(f"The address of the store cannot be understood. {hint}") from failed
+    except (sa.exc.ArgumentError, ValueError):
+        hint = f"Write it as {_EXAMPLE}, with %40 for an @ in the password, or give the path of a file."
+        # The cause would show parts of what was written.
+        raise errors.StoreError(f"The address of the store{where} cannot be understood. {hint}") from None
     backend = "postgresql" if url.get_backend_name() == "postgres" else url.get_backend_name()
     if backend == "sqlite":
         return _sqlite_url(url)
     if backend == "postgresql":
-        return StorePlace(url.set(drivername="postgresql+psycopg"), None)
+        url = url.set(drivername="postgresql+psycopg").update_query_dict(_absolute_files(url.query))
+        return StorePlace(url, None)
     raise errors.StoreError(f"A store is an SQLite file or a PostgreSQL database; {backend}:// is neither.")
+
+
+def _absolute_files(query: Mapping[str, str | tuple[str, ...]]) -> dict[str, str]:
+    """Return the files of a query that are beside us: what is started for this store works in another directory."""
+    files = {name: Path(value) for name, value in query.items() if name in _FILES and isinstance(value, str)}
+    return {name: str(path.absolute()) for name, path in files.items() if path.is_file()}
 
 
 def _sqlite_url(url: sa.URL) -> StorePlace:
