@@ -331,6 +331,8 @@ def _build(
     is_recorded = type(link) is not NullLink
     event_files = EventFiles(rank_directory(run.tensorboard, distributed.rank), tensorboard_mode)
     uploads = None if storage.is_direct else RunUploads(storage, run.name, event_files.path, distributed.rank)
+    # What other ranks of a managed trial print, its agent stores: they need no connection to the store for it.
+    tees_log = is_recorded and (is_chief or not link.is_managed)
     writes_events = is_chief and tensorboard_mode is TensorboardMode.AUTO and is_recorded
 
     def follow(reports: Sequence[Report]) -> None:
@@ -364,7 +366,7 @@ def _build(
         link=link,
         shipper=shipper,
         heartbeat=Heartbeat(shipper, watches_exit) if is_chief else None,
-        log_tee=LogTee(shipper, distributed.rank) if is_recorded else None,
+        log_tee=LogTee(shipper, distributed.rank) if tees_log else None,
         environment=EnvironmentNote(shipper, description) if description and is_recorded and is_chief else None,
         uploads=uploads,
         description=description,

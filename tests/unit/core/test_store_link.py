@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ from determined.store.messages import (
     now,
 )
 from tests import records
+from tests.stores import PostgresServer, name_of
 
 Opener = Callable[..., StoreLink]
 
@@ -238,6 +240,27 @@ def test_a_request_to_stop_arrives(open_link: Opener, store_place: str) -> None:
     link.send([PreemptionAcknowledged()])
     (allocation,) = records.table("allocations", store_place)
     assert allocation["preempt_acked"]
+
+
+def test_one_connection_for_each_process(open_link: Opener, store_place: str, postgres: PostgresServer) -> None:
+    """Issue 16: a run keeps one connection to a server, and other ranks none while they have nothing to report."""
+    if not store_place.startswith("postgresql"):
+        pytest.skip("a file has no connections to spare")
+    run = new_run()
+    chief, other = open_link(run=run), open_link(run=run, rank=1)
+    chief.send([RunStateReport("RUNNING")])
+    other.send([LogLine("hello", "stdout", 1)])
+    chief.signal()
+    mine = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name_of(store_place)}'"
+    assert postgres.execute(mine) == [(2,)]
+    other.beat()
+    chief.beat()
+    deadline = time.monotonic() + 60
+    while postgres.execute(mine) != [(1,)]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    other.send([LogLine("again", "stdout", 1)])
+    assert [row["text"] for row in records.table("logs", store_place)] == ["hello", "again"]
 
 
 def test_other_ranks_add_to_the_run_of_the_chief(open_link: Opener, store_place: str) -> None:

@@ -14,12 +14,17 @@ from determined.experiment.launchers.log_writer import LogWriter
 from determined.experiment.launchers.policies import Policies
 from determined.store import attempts, experiments, logs, trials
 from determined.store.attempts import Attempt
-from determined.store.database.connection import Store
+from determined.store.database.connection import Store, open_store
+from tests.stores import PostgresServer, name_of
 
 
 @pytest.fixture
 def attempt(sqlite_store: Store) -> Attempt:
-    with sqlite_store.write() as conn:
+    return begin(sqlite_store)
+
+
+def begin(store: Store) -> Attempt:
+    with store.write() as conn:
         experiment_id = experiments.create(conn, name="x", config={}, owner="ada", state="ACTIVE")
         return attempts.begin(conn, trials.create(conn, experiment_id, hparams={}), state="ASSIGNED")
 
@@ -31,6 +36,39 @@ def writer(store: Store, attempt: Attempt, spool: Path, fenced: list[int] | None
 def stored(store: Store, attempt: Attempt) -> list[str]:
     with store.read() as conn:
         return [row.text for row in logs.read(conn, attempt.trial_id)]
+
+
+def test_a_quiet_trial_keeps_no_connection(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 16: a server has few connections for many trials: an agent whose trial prints nothing gives its own back,
+    and takes one again for the next line and for a heart-beat.
+    """
+    url = postgres.database()
+    store = open_store(url)
+    mine = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name_of(url)}'"
+
+    def becomes(count: int) -> bool:
+        deadline = time.monotonic() + 60
+        while postgres.execute(mine)[0][0] != count and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return time.monotonic() < deadline
+
+    attempt = begin(store)
+    store.close()
+    monkeypatch.setattr(log_writer, "REST_SECONDS", 1.0)
+    lines = writer(store, attempt, tmp_path / "lines")
+    lines.put("one", "stdout")
+    lines.start()
+    assert becomes(1)
+    assert becomes(0)
+    lines.put("two", "stdout")
+    assert becomes(1)
+    assert becomes(0)
+    lines.close(60)
+    assert stored(store, attempt) == ["one", "two"]
+    store.close()
+    postgres.empty(url)
 
 
 def test_a_policy_matches_once_per_pattern() -> None:

@@ -342,6 +342,8 @@ class StoreLink(Link):
         from determined.store import attempts
 
         store, recorded = self._store, self._recorded
+        if store is not None and self._rank != 0:
+            store.rest()  # the chief says that the run is alive
         if recorded is None or store is None or self._is_over or self._rank != 0:
             return
         try:

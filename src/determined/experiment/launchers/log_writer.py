@@ -34,6 +34,7 @@ logger = logging.getLogger("determined.experiment")
 
 COLLECT_SECONDS = 0.2  # lines wait so long for others, so that a chatty trial is not a transaction per line
 BEAT_SECONDS = 20.0
+REST_SECONDS = 2.0  # after so long without a line the connection is given back: most trials print seldom
 LINES_PER_WRITE = 2000
 IN_MEMORY = 20_000  # lines
 IN_FILE = 1 << 30  # bytes
@@ -78,7 +79,8 @@ class LogWriter(threading.Thread):
         self._closing = threading.Event()
         self._wake = threading.Event()
         self._node = _process.this_node()
-        self._next_beat = time.monotonic() + BEAT_SECONDS
+        self._wrote_at = time.monotonic()
+        self._next_beat = self._wrote_at + BEAT_SECONDS
 
     def put(self, text: str, stream: str) -> None:
         """Add a line of the trial. Returns at once."""
@@ -102,8 +104,7 @@ class LogWriter(threading.Thread):
         """Write until closed and empty."""
         failures = 0
         while True:
-            self._wake.wait(max(0.0, self._next_beat - time.monotonic()))
-            self._wake.clear()
+            self._wait_for_work()
             self._closing.wait(COLLECT_SECONDS if not failures else RETRY_SECONDS[min(failures, 5) - 1])
             try:
                 self._write()
@@ -121,6 +122,14 @@ class LogWriter(threading.Thread):
             if self._closing.is_set() and self._queue.is_empty:
                 return
 
+    def _wait_for_work(self) -> None:
+        """Wait for a line or the next heart-beat."""
+        rest_at = self._wrote_at + REST_SECONDS
+        if not self._wake.wait(max(0.0, min(rest_at, self._next_beat) - time.monotonic())):
+            self._store.rest()
+            self._wake.wait(max(0.0, self._next_beat - time.monotonic()))
+        self._wake.clear()
+
     def _add(self, line: Line) -> None:
         self._queue.put(line)
         self._wake.set()
@@ -134,6 +143,7 @@ class LogWriter(threading.Thread):
             ]
             self._store_lines(batch, matches)
             self._queue.remove(len(batch))
+            self._wrote_at = time.monotonic()
 
     def _store_lines(self, batch: list[Line], matches: list[policies.Match]) -> None:
         try:

@@ -105,6 +105,11 @@ class Store:
         if self._pid == os.getpid():
             self._engine.dispose()
 
+    def rest(self) -> None:
+        """Give back the connections to a server, which has a limited number for all. A file stays open."""
+        if not self.is_sqlite:
+            self.close()
+
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
