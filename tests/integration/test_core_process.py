@@ -72,6 +72,37 @@ def test_a_signal_means_save_and_leave(number: int, tmp_path: Path) -> None:
     assert int(step) >= 0, err
 
 
+THREAD = """
+import sys, threading, time
+from determined.experimental import core_v2
+
+def train():
+    with core_v2.init_context(config=core_v2.Config(name="thread")) as context:
+        context.train.report_validation_metrics(1, {"loss": 1.0})
+        started.set()
+        time.sleep(float(sys.argv[1]))
+        context.train.report_validation_metrics(2, {"loss": 0.5})
+        sys.exit(0)
+
+started = threading.Event()
+threading.Thread(target=train, daemon=True).start()
+started.wait()
+"""
+
+
+@pytest.mark.parametrize(("seconds", "state", "steps"), [("0.2", "COMPLETED", 2), ("600", "ERROR", 1)])
+def test_a_process_that_ends_closes_what_its_thread_has_open(seconds: str, state: str, steps: int) -> None:
+    """A thread that leaves its block as the process ends, as in Ray's workers, is recorded to its end; one that goes
+    on training is cut off, and that is said.
+    """
+    with running(THREAD, seconds) as process:
+        _, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    [trial] = records.table("trials")
+    assert (trial["state"], trial["total_batches"]) == (state, steps)
+    assert ("before the training in it did" in trial["state_reason"]) is (state == "ERROR")
+
+
 SLEEPER = "import time\nfrom determined import core\nwith core.init():\n    print('ready')\n    time.sleep(600)\n"
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import logging
+import os
 import sys
+import threading
+import time
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -37,6 +41,12 @@ logger = logging.getLogger("determined.core")
 
 SOON_SECONDS = 2.0
 """How long the end of a fit waits for the store to know the run."""
+
+
+LEAVE_SECONDS = 2.0
+"""How long a process that ends waits for a thread of it to leave its `with` block."""
+CLOSE_SECONDS = 30.0
+"""How long it then waits until everything is written, at most."""
 
 
 class Context:
@@ -86,10 +96,14 @@ class Context:
         self.description = description
         self._stacks = StackSignal()
         self.is_open = False
+        self._is_closed = threading.Event()
+        self._opened_by = (os.getpid(), threading.current_thread())
 
     def start(self) -> Context:
         """Begin: what `with` does on entering."""
         self.is_open = True
+        self._opened_by = (os.getpid(), threading.current_thread())
+        atexit.register(self._close_at_exit)
         self._stacks.install()
         self.preempt.start()
         for part in (self._heartbeat, self._environment, self._uploads, self._log_tee):
@@ -134,9 +148,25 @@ class Context:
         try:
             first = _run_all(steps)
         finally:  # also after a second Ctrl-C, which cuts the steps short
+            self._is_closed.set()
+            atexit.unregister(self._close_at_exit)
             self.preempt.close()
         if first is not None and exc_type is None:
             raise first
+
+    def _close_at_exit(self) -> None:
+        """Close what a thread has opened in a process that ends meanwhile, as workers of Ray do when they are stopped.
+
+        Such a thread is told to leave, and the process does not wait for it. What it has reported would be lost.
+        """
+        if os.getpid() != self._opened_by[0] or self._opened_by[1] is threading.main_thread():
+            return
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while self.is_open and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if self.is_open:
+            self.close(RuntimeError, RuntimeError("The process ended before the training in it did."))
+        self._is_closed.wait(CLOSE_SECONDS)
 
     def alert(self, title: str | None = None, description: str | None = None, level: str = "info") -> None:
         """Send an event to webhooks of a cluster. There is no cluster here, so: ValueError."""

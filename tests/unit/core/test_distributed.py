@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from determined.core import DistributedContext, DummyDistributedContext
-from determined.core.ranks.launcher import parse_tf_config
+from determined.core.ranks.launcher import parse_tf_config, torch_ranks
 from determined.core.ranks.members import Ranks
 from determined.errors import LauncherError
-from tests.ranks import places
+from tests.ranks import each_in_a_thread, join_in_memory, places
 
 TORCH = {
     "RANK": "0",
@@ -100,6 +101,28 @@ def test_torchrun_says_who_we_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "two")
     with pytest.raises(LauncherError, match="WORLD_SIZE='two' is not a number"):
         DistributedContext.from_torch_distributed()
+
+
+def test_ray_train_says_who_we_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Platform 9.4: Ray Train says NODE_RANK, not GROUP_RANK; how many machines there are, the ranks find out."""
+    for name, value in TORCH.items():
+        monkeypatch.setenv(name.replace("GROUP", "NODE"), value)
+    monkeypatch.delenv("NODE_WORLD_SIZE")
+    assert DistributedContext.from_torch_distributed().size == 1
+    told = {"RANK": "2", "WORLD_SIZE": "3", "NODE_RANK": "1"}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    assert torch_ranks() == Ranks(2, 3, 0, 1, 1, 2)
+
+    memory, machines = torch.distributed.HashStore(), [2, 1]
+    monkeypatch.setenv("DET_JOB_SECRET", "the same on every machine")
+
+    def machines_seen_by(place: dict[str, int]) -> int:
+        with join_in_memory(memory, {**place, "cross_size": place["cross_rank"] + 1}, timeout=90) as distributed:
+            return distributed.allgather(distributed.cross_size)[0]
+
+    ranks = [lambda place=place: machines_seen_by(place) for place in places(3, machines)]
+    assert each_in_a_thread(ranks, patience=100) == [2, 2, 2]
 
 
 def test_deepspeed_says_who_we_are(monkeypatch: pytest.MonkeyPatch) -> None:

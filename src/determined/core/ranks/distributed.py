@@ -106,6 +106,8 @@ class DistributedContext:
         notice = min(launcher.notice_seconds(), seconds / 2)  # who is late is named before the time is up
         secret = signing.job_secret(one_machine=me.on_one_machine)
         session = Registration(lambda: connect(deadline), me, secret, seconds, deadline, notice).run()
+        # A launcher may not have said how many machines there are.
+        self.cross_size = max(self.cross_size, *(member.cross_rank + 1 for member in session.members))
         participant = Participant(session, me, seconds, notice)
         self._channel = Channel(participant, "job")
         if me.local_size > 1:
@@ -123,7 +125,7 @@ class DistributedContext:
         *,
         timeout: float | None = None,
     ) -> DistributedContext:
-        """Take the rank that torchrun gave this process.
+        """Take the rank that torchrun or Ray Train gave this process.
 
         The ranks meet in the store of the default process group if there is one, else where the launcher said
         (MASTER_ADDR, MASTER_PORT); `init_process_group()` works before and after.
@@ -141,9 +143,7 @@ class DistributedContext:
             distributed = DistributedContext.from_torch_distributed()
             print(f"rank {distributed.rank} of {distributed.size}")
         """
-        ranks = launcher.ranks_from_environment(
-            "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"
-        )
+        ranks = launcher.torch_ranks()
         return cls.__new__(cls)._join(ranks, functools.partial(open_launcher_store, ranks), timeout)
 
     @classmethod

@@ -17,6 +17,18 @@ def ranks_from_environment(launcher: str, *names: str) -> Ranks:
     return Ranks.checked(**{field: number(name, launcher) for field, name in zip(NUMBERS, names, strict=True)})
 
 
+def torch_ranks() -> Ranks:
+    """Return the numbers that torchrun has set. Ray Train sets NODE_RANK, and does not say how many machines there are:
+    at least as many as this one's number asks for.
+    """
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    if "GROUP_RANK" in os.environ or "NODE_RANK" not in os.environ:
+        return ranks_from_environment("torchrun", *names, "GROUP_RANK", "GROUP_WORLD_SIZE")
+    machine = number("NODE_RANK")
+    numbers = (*(number(name) for name in names), machine, machine + 1)
+    return Ranks.checked(**dict(zip(NUMBERS, numbers, strict=True)))
+
+
 def variable(name: str, launcher: str = "torchrun") -> str:
     """Return a variable that the launcher sets."""
     value = os.environ.get(name)
