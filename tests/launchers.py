@@ -83,6 +83,12 @@ class ScriptedLauncher:
     def slots(self) -> Slots:
         return Slots("cpu", tuple(map(str, range(self.count))))
 
+    def settings(self) -> dict[str, str]:
+        return {}
+
+    def waiting(self) -> dict[str, str]:
+        return {}
+
     def start(self, task: TaskSpec) -> None:
         self.started.append(task)
         with self.store.write() as conn:

@@ -168,11 +168,21 @@ def beat(conn: sa.Connection, attempt: Attempt, time: datetime.datetime | None =
 
 
 def claim(
-    conn: sa.Connection, allocation_id: str, *, node: str, pid: int, process_started: float | None
+    conn: sa.Connection,
+    allocation_id: str,
+    *,
+    node: str,
+    pid: int,
+    process_started: float | None,
+    slot_ids: list[str] | None = None,
 ) -> AttemptRow | None:
-    """Record the agent that runs an attempt, which is STARTING now; return None if the attempt has ended already."""
+    """Record the agent that runs an attempt, which is STARTING now; return None if the attempt has ended already.
+
+    `slot_ids` are the slots that it was given after all, where a cluster decides that.
+    """
     one = sa.and_(allocations.c.allocation_id == allocation_id, allocations.c.state != "TERMINATED")
     fields = {"state": "STARTING", "node": node, "pid": pid, "process_started": process_started}
+    fields.update({} if slot_ids is None else {"slot_ids": slot_ids})
     is_claimed = conn.execute(allocations.update().where(one).values(fields)).rowcount == 1
     return get(conn, allocation_id) if is_claimed else None
 

@@ -276,8 +276,8 @@ def test_more_slots_than_there_are() -> None:
     """P-18: asking for more slots than there are is refused, with both numbers."""
     config = parse(resources={"slots_per_trial": 7})
     with pytest.raises(ConfigError, match=r"slots_per_trial: is 7, .* 3 slots"):
-        slots.check(config, 3)
-    slots.check(config, 7)
+        slots.check(config, slots.detect(3, gpus=list))
+    slots.check(config, slots.detect(7, gpus=list))
 
 
 INT = {"type": "int", "minval": 1}

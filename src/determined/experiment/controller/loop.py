@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from determined import errors
 from determined.experiment.controller import collect, tasks
@@ -67,6 +67,8 @@ class Controller:
         self._launcher = launcher
         self._holder = secrets.token_hex(8)
         self._slots = launcher.slots()
+        self._shown: dict[str, Any] = {}  # what the store says about this controller
+        self._told_to_wait: set[str] = set()  # allocations
         self._experiments: dict[int, Managed] = {}
         self._is_loaded = False
         self._mark: object = None  # of the store as we know it
@@ -80,9 +82,21 @@ class Controller:
 
     def take_lease(self) -> bool:
         """Become the controller of this store, unless a living process is. Return whether this one is it."""
-        info = {"slots": len(self._slots), "slot_kind": self._slots.kind}
         with self._store.write() as conn:
-            return controllers.take(conn, self._holder, launcher=self._launcher.name, info=info)
+            return controllers.take(conn, self._holder, launcher=self._launcher.name, info=self._info([]))
+
+    def _info(self, running: list[AttemptRow]) -> dict[str, Any]:
+        """Return what others want to know: slots, who waits for nodes and why, how to start a controller like this."""
+        reasons = self._launcher.waiting()
+        waiting = {str(row.trial_id): reasons[row.allocation_id] for row in running if row.allocation_id in reasons}
+        cluster = self._slots.to_json() if self._slots.nodes else None
+        return {
+            "slots": len(self._slots),
+            "slot_kind": self._slots.kind,
+            "cluster": cluster,
+            "waiting": waiting,
+            "environment": self._launcher.settings(),
+        }
 
     def run(self) -> None:
         """Drive experiments until nothing is left to do, somebody else has the lease, or somebody asks to leave."""
@@ -258,6 +272,7 @@ class Controller:
     def _start_queued(self, running: list[AttemptRow]) -> int:
         if time.monotonic() < self._start_after or not any(e.queued for e in self._experiments.values()):
             return 0
+        self._slots = self._launcher.slots()
         taken = {slot for row in running for slot in row.slot_ids}
         free = [slot for slot in self._slots.devices if slot not in taken]
         used: dict[int, int] = {}
@@ -277,6 +292,8 @@ class Controller:
             resources.get("max_slots"),
             used,
             list(experiment.queued),
+            frozenset(self._slots.usable(resources.get("resource_pool") or "")) if self._slots.nodes else None,
+            bool(resources.get("is_single_node")),
         )
 
     def _start(self, start: Start) -> None:
@@ -286,6 +303,10 @@ class Controller:
             begun = attempts.begin(conn, trial_id, slots=len(start.slots), slot_ids=list(start.slots), state="ASSIGNED")
             experiment.attempt_started(conn, start.request_id)
             task = tasks.task_of(conn, self._store, experiment, begun, self._slots, start.slots)
+            if refused := tasks.refusal(task, self._slots):
+                say(conn, attempts.get(conn, begun.allocation_id), f"ERROR: The trial cannot run: {refused}.")
+                experiment.attempt_refused(conn, begun, refused)
+                return
         try:
             self._launcher.start(task)
         except OSError as failed:
@@ -311,6 +332,7 @@ class Controller:
         if time.monotonic() - self._last_settings < SETTINGS_SECONDS:
             return
         self._last_settings = time.monotonic()
+        self._show(running)
         of: dict[int, list[int]] = {}
         for row in running:
             of.setdefault(row.experiment_id, []).append(row.trial_id)
@@ -328,6 +350,21 @@ class Controller:
             with self._store.write() as conn:
                 for ident, progress in changed.items():
                     experiments.update(conn, ident, progress=progress)
+
+    def _show(self, running: list[AttemptRow]) -> None:
+        """Say in the store which slots there are, and in logs why attempts that were started do not run yet."""
+        self._slots = self._launcher.slots()
+        info = self._info(running)
+        if info == self._shown:
+            return
+        reasons = self._launcher.waiting()
+        with self._store.write() as conn:
+            controllers.beat(conn, self._holder, info)
+            for row in running:
+                if row.allocation_id in reasons and row.allocation_id not in self._told_to_wait:
+                    say(conn, row, reasons[row.allocation_id])
+        self._told_to_wait = set(reasons)
+        self._shown = info
 
     def _beat(self) -> bool:
         if time.monotonic() - self._last_beat < BEAT_SECONDS:

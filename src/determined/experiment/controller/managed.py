@@ -180,6 +180,12 @@ class Managed:
         del self.queued[request_id]
         self.perform(conn, AttemptStarted(request_id))
 
+    def attempt_refused(self, conn: sa.Connection, attempt: attempts.Attempt, reason: str) -> None:
+        """Note that an attempt which has just begun can run nowhere, and that no other could."""
+        attempts.end(conn, attempt.allocation_id, exit_code=1, reason=reason)
+        body = {"code": 1, "matched_policy": reason}
+        pending.append(conn, self.id, "ATTEMPT_ENDED", body, trial_id=attempt.trial_id, attempt=attempt.attempt)
+
     def attempt_lost(self, conn: sa.Connection, row: AttemptRow) -> None:
         """Note that the agent of an attempt is gone, without having said how the trial ended."""
         attempts.end(conn, row.allocation_id, reason="Its agent is gone.")

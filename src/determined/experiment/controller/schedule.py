@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+
+from determined.experiment.slots import pick
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,8 @@ class Waiting:
         max_slots: How many it may use at once; None is as many as there are.
         used: How many it uses now.
         queued: Request ids of its trials, in the order in which they are to start.
+        usable: The slots that its trials can use; None is any.
+        is_single_node: Whether all slots of a trial have to be on one node.
     """
 
     experiment_id: int
@@ -25,6 +29,8 @@ class Waiting:
     max_slots: int | None
     used: int
     queued: Sequence[str]
+    usable: Collection[str] | None = None
+    is_single_node: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,8 +45,9 @@ class Start:
 def choose(waiting: Iterable[Waiting], free: Sequence[str]) -> list[Start]:
     """Return the trials to start now.
 
-    A trial starts only when all its slots are free. One that waits for slots keeps those behind it waiting, so that a
-    large trial is not overtaken for ever; one that waits because of its own experiment's `max_slots` does not.
+    A trial starts only when all its slots are free. One that waits for slots keeps those behind it from the slots that
+    it can use, so that a large trial is not overtaken for ever; one that waits because of its own experiment's
+    `max_slots` does not.
 
     Example::
 
@@ -53,8 +60,11 @@ def choose(waiting: Iterable[Waiting], free: Sequence[str]) -> list[Start]:
         for request_id in experiment.queued:
             if experiment.max_slots is not None and used + wanted > experiment.max_slots:
                 break
-            if wanted > len(left):
-                return chosen
-            chosen.append(Start(experiment.experiment_id, request_id, tuple(left[:wanted])))
-            used, left = used + wanted, left[wanted:]
+            fitting = [slot for slot in left if experiment.usable is None or slot in experiment.usable]
+            picked = pick(fitting, wanted, is_single_node=experiment.is_single_node)
+            if picked is None:
+                left = [slot for slot in left if slot not in fitting]
+                break
+            chosen.append(Start(experiment.experiment_id, request_id, picked))
+            used, left = used + wanted, [slot for slot in left if slot not in picked]
     return chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from determined import _home, errors
@@ -45,17 +46,22 @@ def ensure(store: Store) -> bool:
         holder = controllers.current(conn, lock=True)
         if holder is not None and holder.is_alive:  # somebody else has started one
             return False
-        controllers.give(conn, spawn(store))
+        before = {} if holder is None else holder.info.get("environment", {})
+        controllers.give(conn, spawn(store, before), info={"environment": before})
     return True
 
 
-def spawn(store: Store) -> int:
+def spawn(store: Store, before: Mapping[str, str] | None = None) -> int:
     """Start a controller process that goes on when this one ends, and return its process id.
 
     A shell starts it and ends, so that it is no child of this process, which would have to wait for it.
+
+    Args:
+        store: Whose.
+        before: The variables that chose the launcher of the controller that died, for trials that are still with it.
     """
     path = log_path()
-    environment = {**os.environ, "DET_STORE": address(store)}
+    environment = {**(before or {}), **os.environ, "DET_STORE": address(store)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("ab") as log:

@@ -9,10 +9,12 @@ from determined import _home
 from determined.experiment.controller import custom, start
 from determined.experiment.controller.managed import Managed
 from determined.experiment.launchers.base import TaskSpec
-from determined.experiment.slots import Slots
+from determined.experiment.slots import Slots, pick
 from determined.experiment.submission import secret_values
-from determined.store import checkpoints, experiments, trials
+from determined.experiment.submission.submit import SUBMITTED
+from determined.store import checkpoints, events, experiments, trials
 from determined.store.attempts import Attempt
+from determined.store.control import log_policies
 from determined.store.database.connection import Store
 
 if TYPE_CHECKING:
@@ -50,6 +52,28 @@ def task_of(
         latest_checkpoint=own.uuid if own is not None else trial.warm_start_checkpoint_uuid,
         steps_completed=own.steps if own is not None else 0,
         code_snapshot_id=experiment.code_snapshot_id,
+        versions=submitted_with(conn, experiment.id) if slots.nodes else {},
+        excluded_nodes=log_policies.excluded_nodes(conn, attempt.task_id) if slots.nodes else [],
+    )
+
+
+def submitted_with(conn: sa.Connection, experiment_id: int) -> dict[str, str]:
+    """Return the versions of Python and packages that an experiment was submitted with; empty if nobody noted them."""
+    noted = events.newest(conn, experiment_id, before_id=None, kinds=(SUBMITTED,), limit=1)
+    return dict(noted[0].body["versions"]) if noted else {}
+
+
+def refusal(task: TaskSpec, slots: Slots) -> str | None:
+    """Return a sentence if a trial can run nowhere any more because its log policies have excluded nodes, else None."""
+    if not task.excluded_nodes or slots.may_grow:
+        return None
+    resources = task.config.get("resources") or {}
+    left = slots.usable(resources.get("resource_pool") or "", task.excluded_nodes)
+    if pick(left, task.slots, is_single_node=bool(resources.get("is_single_node"))) is not None:
+        return None
+    return (
+        f"log policies have excluded {', '.join(task.excluded_nodes)}, and it needs {task.slots} slots of the "
+        f"{len(left)} on other nodes"
     )
 
 

@@ -1,7 +1,8 @@
 """The agent: runs one attempt of a trial, from the first line of its log to its recorded end.
 
 It is one process for each attempt, forked by the local launcher or started as a program with the task on its standard
-input. It needs no controller: if it finds none alive at the end, it starts one. Signals:
+input. It needs no controller: if it finds none alive at the end, it starts one. On a cluster there is one on each node
+of the attempt; that of the first node records the end, the others only report theirs by their exit code. Signals:
 
     INT, TERM, HUP, USR1, USR2    are forwarded to the entry point
     QUIT                          ends all processes of the attempt now; the agent goes on and records the end
@@ -10,6 +11,7 @@ input. It needs no controller: if it finds none alive at the end, it starts one.
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import logging
 import os
@@ -17,7 +19,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +34,9 @@ from determined.experiment.launchers import (
     probe,
     working_directory,
 )
-from determined.experiment.launchers.base import TaskSpec
+from determined.experiment.launchers.base import Place, TaskSpec
 from determined.experiment.launchers.log_writer import LogWriter
-from determined.experiment.launchers.output import KILL, Signals, capture
+from determined.experiment.launchers.output import KILL, Lifeline, Signals, capture
 from determined.launch import _processes, entrypoint
 from determined.store import attempts
 from determined.store.attempts import Attempt, AttemptRow
@@ -65,41 +67,65 @@ class Exit:
     reason: str
 
 
-def run(task: TaskSpec, store: Store, ended: Callable[[], None] = lambda: None) -> None:
-    """Run an attempt to its end. Call it in a process of its own.
+def run(
+    task: TaskSpec, store: Store, ended: Callable[[], None] = lambda: None, lifeline: Lifeline | None = None
+) -> int:
+    """Run an attempt to its end, and return the exit code of its processes. Call it in a process of its own.
 
     Args:
         task: The attempt.
         store: Where it is recorded.
         ended: Called once the end is recorded; cleaning up comes after it.
+        lifeline: Where orders come from, and which whoever started the agent holds.
     """
-    signals = Signals()
-    claimed = claim(store, task)
-    if claimed is None:
-        logger.info("%s: it has ended already, so nothing is started", task.allocation_id)
-        return
-    signals.was_killed = signals.was_killed or claimed.killed
+    signals = Signals(lifeline)
+    records = task.place is None or task.place.is_first
+    if records:
+        claimed = claim(store, task, lifeline)
+        if claimed is None:
+            logger.info("%s: it has ended already, so nothing is started", task.allocation_id)
+            return 0
+        signals.was_killed = signals.was_killed or claimed.killed
     try:
         found = _run(task, store, signals)
     except Exception as failed:  # a mistake of ours counts as a failure of the trial, which is not tried for ever
         logger.exception("%s: the agent failed", task.allocation_id)
         guard.end_descendants()
         found = Exit(1, f"its agent failed: {failed!r}")
-    moment = datetime.datetime.now(datetime.timezone.utc).isoformat()
-    who = (task.allocation_id, task.task_id, task.experiment_id, task.trial_id, task.attempt)
-    ending = exit_record.Ending(*who, found.code, found.reason, moment)
+    is_lost = signals.order is not None and signals.order.code is None
     if found.code != 0:
         exit_record.deliver_reports(store, task.home, task.store)
-    exit_record.deliver(store, task.home, ending)
+    if records and not is_lost:
+        _record(task, store, found)
     ended()
-    working_directory.remove(task.home, task.allocation_id)
+    working_directory.remove(task.home, work_name(task))
+    if records and (task.place is None or task.place.controller == _process.this_node()):
+        _see_to_a_controller(task, store)
+    return 1 if found.code is None else found.code
+
+
+def work_name(task: TaskSpec) -> str:
+    """Return the name of the attempt's directories: nodes of one attempt may share a data directory."""
+    rank = 0 if task.place is None else task.place.rank
+    return f"{task.allocation_id}.{rank}" if rank else task.allocation_id
+
+
+def _record(task: TaskSpec, store: Store, found: Exit) -> None:
+    moment = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    who = (task.allocation_id, task.task_id, task.experiment_id, task.trial_id, task.attempt)
+    exit_record.deliver(store, task.home, exit_record.Ending(*who, found.code, found.reason, moment))
+
+
+def _see_to_a_controller(task: TaskSpec, store: Store) -> None:
+    if task.place is not None:
+        os.environ.update(task.place.settings)
     try:
         controller.ensure(store)
     except errors.DeterminedError as failed:
         logger.warning("%s: %s", task.allocation_id, failed)
 
 
-def claim(store: Store, task: TaskSpec) -> AttemptRow | None:
+def claim(store: Store, task: TaskSpec, lifeline: Lifeline | None = None) -> AttemptRow | None:
     """Record this process as the agent of its attempt; return None if the attempt has ended meanwhile."""
     deadline = time.monotonic() + CLAIM_SECONDS
     while True:
@@ -111,23 +137,43 @@ def claim(store: Store, task: TaskSpec) -> AttemptRow | None:
                     node=_process.this_node(),
                     pid=os.getpid(),
                     process_started=_process.started(),
+                    slot_ids=None if task.place is None else slot_names(task.place, task, attempts.of_controller(conn)),
                 )
         except errors.StoreUnavailable:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or (lifeline is not None and lifeline.is_cut()):
                 raise
             time.sleep(0.2)
+
+
+def slot_names(place: Place, task: TaskSpec, running: Sequence[AttemptRow]) -> list[str]:
+    """Return the slots that an attempt holds on its nodes, as people see them; those of a CPU get the next free number.
+
+    Example::
+
+        slot_names(Place(0, ["a"], ["10.0.0.1"], [["3"]]), task, [])  # ["a/3"]
+    """
+    taken = {slot for row in running if row.allocation_id != task.allocation_id for slot in row.slot_ids}
+    names: list[str] = []
+    for node, ids in zip(place.nodes, place.slot_ids, strict=True):
+        if task.slot_kind == "cuda":
+            names += [f"{node}/{ident}" for ident in ids]
+        else:
+            free = (name for name in (f"{node}/{number}" for number in itertools.count()) if name not in taken)
+            names += itertools.islice(free, len(ids))
+    return names
 
 
 def _run(task: TaskSpec, store: Store, signals: Signals) -> Exit:
     """Prepare and run the processes, with their lines going to the log."""
     attempt = Attempt(task.allocation_id, task.task_id, task.trial_id, task.experiment_id, task.attempt, None)
-    info = working_directory.make_info(task.home, task.allocation_id)
+    info = working_directory.make_info(task.home, work_name(task))
     lines = LogWriter(
         store,
         attempt,
         policies.Policies(task.config.get("log_policies") or []),
         info / "lines",
         fenced=lambda: os.kill(os.getpid(), KILL),
+        node=None if task.place is None else task.place.node,
     )
     lines.say(_first_line(task))
     try:
@@ -135,25 +181,30 @@ def _run(task: TaskSpec, store: Store, signals: Signals) -> Exit:
         if signals.was_killed:
             found = Exit(None, "killed before it started")
         elif directory is None:
-            found = Exit(1, "its checkpoints cannot be stored")
+            found = Exit(1, "it cannot run here")
         else:
             found = _run_entrypoint(task, directory, info, lines, signals)
     except (OSError, errors.DeterminedError) as failed:
         lines.say(f"The attempt cannot be started: {failed}", "ERROR")
         found = Exit(1, f"cannot be started: {failed}")
-    lines.say(f"Attempt {task.attempt} of trial {task.trial_id} ended: {found.reason}.")
+    if signals.order is not None:
+        found = Exit(signals.order.code, signals.order.reason)
+    lines.say(f"{_what(task)} ended: {found.reason}.")
     lines.close(exit_record.PATIENCE_SECONDS)
     return found
 
 
 def _prepare(task: TaskSpec, store: Store, info: Path, lines: LogWriter) -> Path | None:
-    """Make the working directory and the info files; None if checkpoints cannot be stored."""
-    directory = working_directory.of(task.home, task.allocation_id)
+    """Make the working directory and the info files; None if checkpoints cannot be stored, or packages differ."""
+    storage = task.config.get("checkpoint_storage") or {}
+    if task.place is not None and (found := probe.node_problem(task.place, task.versions)):
+        lines.say(found, "ERROR")
+        return None
+    directory = working_directory.of(task.home, work_name(task))
     working_directory.fill(directory, task.home, store, task.code_snapshot_id)
     for sentence in working_directory.mount(directory, task.config.get("bind_mounts") or []):
         lines.say(sentence, "WARNING")
     environment.write_info(task, info)
-    storage = task.config.get("checkpoint_storage") or {}
     if not _probes_later(directory, storage) and (found := probe.problem(storage, Path(task.home))):
         lines.say(found, "ERROR")
         return None
@@ -201,19 +252,27 @@ def _first_line(task: TaskSpec) -> str:
     noun = "slot" if task.slots == 1 else "slots"
     slots = f"{task.slots} {task.slot_kind} {noun} ({', '.join(task.slot_ids)})" if task.slots else "no slots"
     origin = f", from checkpoint {task.latest_checkpoint}" if task.latest_checkpoint else ""
-    where = f"on {_process.this_node()} with {slots}"
-    return f"Attempt {task.attempt} of trial {task.trial_id} starts {where}{origin}."
+    node = _process.this_node() if task.place is None else task.place.node
+    return f"{_what(task)} starts on {node} with {slots}{origin}."
+
+
+def _what(task: TaskSpec) -> str:
+    what = f"Attempt {task.attempt} of trial {task.trial_id}"
+    if task.place is None or len(task.place.nodes) == 1:
+        return what
+    return f"{what} (node {task.place.rank + 1} of {len(task.place.nodes)}, {task.place.node})"
 
 
 def main() -> int:
     """Run the attempt that the standard input describes."""
     logging.basicConfig(format="%(asctime)s %(process)d %(levelname)s: %(message)s", level=logging.INFO)
-    task = TaskSpec.from_json(sys.stdin.read())
+    lifeline = Lifeline()
+    task = TaskSpec.from_json(lifeline.line())
     guard.set_name("det-agent")
     store = open_store(task.store, create=False)
-    run(task, store)
+    code = run(task, store, lifeline=None if task.place is None else lifeline)
     store.close()
-    return 0
+    return code
 
 
 if __name__ == "__main__":

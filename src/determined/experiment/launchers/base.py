@@ -4,12 +4,49 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from determined._types import Json
 from determined.experiment.slots import Slots
 from determined.store.attempts import AttemptRow
+
+
+@dataclass(frozen=True)
+class Place:
+    """The nodes of a cluster that run an attempt together, and which of them this task is for.
+
+    Attributes:
+        rank: This node, by its place in the lists.
+        nodes: What people call the nodes.
+        addresses: How ranks reach them.
+        slot_ids: The devices of each node; those of a CPU have no names of their own.
+        port: Where the ranks of several nodes meet, on the first.
+        secret: What ranks of several nodes sign their messages with.
+        marks: Files that the controller has put into directories for checkpoints, each with its content.
+        controller: The machine of the controller.
+        settings: The variables that a controller needs to choose the same launcher.
+    """
+
+    rank: int
+    nodes: list[str]
+    addresses: list[str]
+    slot_ids: list[list[str]]
+    port: int | None = None
+    secret: str = ""
+    marks: dict[str, str] = field(default_factory=dict)
+    controller: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def node(self) -> str:
+        """The name of this node."""
+        return self.nodes[self.rank]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this node's agent records the attempt: one of them does."""
+        return self.rank == 0
 
 
 @dataclass(frozen=True)
@@ -27,6 +64,9 @@ class TaskSpec:
         latest_checkpoint: The checkpoint to go on from, of this trial or of its warm start.
         steps_completed: The steps of that checkpoint; 0 for a warm start.
         code_snapshot_id: The code to run; None is none.
+        versions: Those of whoever submitted the experiment, which the nodes of a cluster must have, too.
+        excluded_nodes: Nodes of a cluster that the trial must not run on any more.
+        place: The nodes of a cluster that it runs on; None is this machine.
     """
 
     store: str
@@ -47,6 +87,9 @@ class TaskSpec:
     latest_checkpoint: str | None = None
     steps_completed: int = 0
     code_snapshot_id: int | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    excluded_nodes: list[str] = field(default_factory=list)
+    place: Place | None = None
 
     def to_json(self) -> str:
         """Return the task as one line of JSON."""
@@ -55,7 +98,9 @@ class TaskSpec:
     @classmethod
     def from_json(cls, text: str) -> TaskSpec:
         """Return the task that `to_json` wrote."""
-        return cls(**json.loads(text))
+        values = json.loads(text)
+        place = values.pop("place", None)
+        return cls(**values, place=None if place is None else Place(**place))
 
     def __repr__(self) -> str:  # without config and hparams: they may hold secrets
         return f"TaskSpec({self.allocation_id!r}, trial_id={self.trial_id}, attempt={self.attempt})"
@@ -72,7 +117,13 @@ class Launcher(Protocol):
     name: str
 
     def slots(self) -> Slots:
-        """Return the slots that attempts can be given."""
+        """Return the slots that attempts can be given now; those of a cluster come and go."""
+
+    def settings(self) -> dict[str, str]:
+        """Return the environment variables that another controller needs to choose the same launcher."""
+
+    def waiting(self) -> dict[str, str]:
+        """Return why attempts that were started do not run yet, by allocation."""
 
     def start(self, task: TaskSpec) -> None:
         """Start the agent of an attempt. Returns at once."""

@@ -1,29 +1,96 @@
-"""Choose the launcher of a controller by its name."""
+"""Choose the launcher of a controller by its name, and find out which slots it has."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import subprocess
+import sys
 
 from determined._home import data_directory
-from determined.errors import ConfigError
+from determined.errors import ConfigError, Refused
+from determined.experiment import slots
+from determined.experiment.controller import start
 from determined.experiment.launchers.base import Launcher
+from determined.experiment.slots import Slots
+from determined.store.control import controllers
 from determined.store.database.connection import Store
 
-KINDS = {"local": "LocalLauncher"}
+LOCAL = "local"
+KINDS = {LOCAL: "LocalLauncher", "ray": "RayLauncher"}
 """Names of launchers, each with the class in the module of that name."""
 
 
-def open_launcher(store: Store, name: str | None = None) -> Launcher:
-    """Return the launcher of this name; by default the one that `DET_LAUNCHER` names, else `local`.
+def chosen() -> str:
+    """Return the launcher that `DET_LAUNCHER` names; `local` if it names none."""
+    name = os.environ.get("DET_LAUNCHER", "").strip() or LOCAL
+    if name not in KINDS:
+        raise ConfigError(f"DET_LAUNCHER is {name!r}, and has to be one of: {', '.join(KINDS)}.")
+    return name
+
+
+def open_launcher(store: Store) -> Launcher:
+    """Return the launcher that `DET_LAUNCHER` names.
 
     Example::
 
-        open_launcher(open_store(), "local").slots()
+        open_launcher(open_store()).slots()
     """
-    name = name or os.environ.get("DET_LAUNCHER", "").strip() or "local"
-    if name not in KINDS:
-        raise ConfigError(f"DET_LAUNCHER is {name!r}, and has to be one of: {', '.join(KINDS)}.")
-    module = importlib.import_module(f"determined.experiment.launchers.{name}")
+    name = chosen()
+    try:
+        module = importlib.import_module(f"determined.experiment.launchers.{name}")
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            f"The launcher {name} needs the package {missing.name}. Install it with: pip install 'resolute[{name}]'"
+        ) from None
     launcher: Launcher = getattr(module, KINDS[name])(store, data_directory())
     return launcher
+
+
+def find_slots(store: Store) -> Slots:
+    """Return the slots of the launcher that a new experiment would run on: what its controller says, or is there.
+
+    Raises:
+        ConfigError: The launcher cannot be used here.
+        Refused: A controller with another launcher drives this store.
+    """
+    with store.read() as conn:
+        holder = controllers.current(conn)
+    if holder is not None and holder.is_alive and holder.launcher:
+        if os.environ.get("DET_LAUNCHER") and holder.launcher != chosen():
+            raise Refused(
+                f"A controller with the launcher {holder.launcher} drives this store (process {holder.pid} on "
+                f"{holder.node}), and DET_LAUNCHER is {chosen()}. Let it finish, or stop it with: det controller stop"
+            )
+        if cluster := holder.info.get("cluster"):
+            return Slots.from_json(cluster)
+    return slots.detect() if chosen() == LOCAL else _asked(store)
+
+
+def _asked(store: Store) -> Slots:
+    """Ask a process of its own: a launcher may load much, connect somewhere and leave threads behind."""
+    command = [sys.executable, "-m", __name__]
+    environment = {**os.environ, "DET_STORE": start.address(store)}
+    asked = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        raise ConfigError(asked.stderr.strip().splitlines()[-1])
+    return Slots.from_json(json.loads(asked.stdout))
+
+
+def main() -> int:
+    """Print the slots of the launcher that `DET_LAUNCHER` names."""
+    from determined.errors import DeterminedError
+    from determined.store.database.connection import open_store
+
+    try:
+        found = open_launcher(open_store()).slots()
+    except DeterminedError as failed:
+        sys.stderr.write(f"{failed}\n")
+        return 1
+    sys.stdout.write(json.dumps(found.to_json()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

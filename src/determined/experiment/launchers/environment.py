@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from determined import _process
-from determined.experiment.launchers.base import TaskSpec
+from determined.experiment.launchers.base import Place, TaskSpec
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -57,7 +57,7 @@ def write_info(task: TaskSpec, directory: Path, gpu_uuids: list[str] | None = No
     cluster = {
         "master_url": NO_MASTER,
         "cluster_id": task.store_id,
-        "agent_id": _process.this_node(),
+        "agent_id": _process.this_node() if task.place is None else task.place.node,
         "slot_ids": _slot_ids(task),
         "task_id": task.task_id,
         "allocation_id": task.allocation_id,
@@ -74,7 +74,12 @@ def write_info(task: TaskSpec, directory: Path, gpu_uuids: list[str] | None = No
         "trial_run_id": task.attempt,
         "debug": bool(task.config.get("debug")),
     }
-    rendezvous = {"container_addrs": ["127.0.0.1"], "container_rank": 0, "container_slot_counts": [task.slots]}
+    place = task.place or Place(0, [_process.this_node()], ["127.0.0.1"], [task.slot_ids])
+    rendezvous = {
+        "container_addrs": place.addresses,
+        "container_rank": place.rank,
+        "container_slot_counts": [len(ids) for ids in place.slot_ids],
+    }
     resources = {"gpu_uuids": _gpu_uuids(task) if gpu_uuids is None else gpu_uuids}
     for name, values in {
         "cluster": cluster, "trial": trial, "rendezvous": rendezvous, "resources": resources
@@ -93,7 +98,11 @@ def _configured(task: TaskSpec) -> dict[str, str]:
 
 def _platform(task: TaskSpec, info: Path) -> dict[str, str]:
     latest = {} if task.latest_checkpoint is None else {"DET_LATEST_CHECKPOINT": task.latest_checkpoint}
+    meeting = {}
+    if task.place is not None and len(task.place.nodes) > 1:
+        meeting = {"C10D_PORT": str(task.place.port), "DET_JOB_SECRET": task.place.secret}
     return {
+        **meeting,
         "DET_EXPERIMENT_ID": str(task.experiment_id),
         "DET_TRIAL_ID": str(task.trial_id),
         "DET_TRIAL_RUN_ID": str(task.attempt),

@@ -17,9 +17,11 @@ from pathlib import Path
 
 from determined import errors
 from determined.experiment.launchers import policies
-from determined.store import attempts
+from determined.store import attempts, logs
+from determined.store.attempts import AttemptRow
 from determined.store.control import pending
 from determined.store.database.connection import Store
+from determined.store.messages import LogLine, now
 
 logger = logging.getLogger("determined.experiment")
 
@@ -84,6 +86,19 @@ def deliver(store: Store, home: str, ending: Ending, patience: float = PATIENCE_
                 return False
         time.sleep(RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)])
         tries += 1
+
+
+def refuse(store: Store, attempt: AttemptRow, reason: str) -> None:
+    """Record that an attempt failed before it had an agent, and say why in its log."""
+    who = attempts.Attempt(
+        attempt.allocation_id, attempt.task_id, attempt.trial_id, attempt.experiment_id, attempt.attempt, None
+    )
+    with store.write() as conn:
+        logs.append(
+            conn, who, [LogLine(f"ERROR: The attempt failed: {reason}.", "stdout", rank=None)], source="controller"
+        )
+    ids = (attempt.allocation_id, attempt.task_id, attempt.experiment_id, attempt.trial_id, attempt.attempt)
+    record(store, Ending(*ids, 1, reason, now().isoformat()))
 
 
 def deliver_reports(store: Store, home: str, address: str) -> None:

@@ -73,7 +73,7 @@ def spawn(task: str, log: Path) -> int:
         )
     assert process.stdin is not None
     with process.stdin as stdin:
-        stdin.write(task.encode())
+        stdin.write(task.encode() + b"\n")
     process.returncode = 0  # it is the caller who waits for it
     return process.pid
 

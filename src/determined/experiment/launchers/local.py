@@ -63,6 +63,14 @@ class LocalLauncher:
         """Return the slots of this machine."""
         return self._slots
 
+    def settings(self) -> dict[str, str]:
+        """Return the environment variables that another controller needs to choose this launcher."""
+        return {"DET_LAUNCHER": self.name}
+
+    def waiting(self) -> dict[str, str]:
+        """Return no reasons: what is started here runs at once."""
+        return {}
+
     def start(self, task: TaskSpec) -> None:
         """Start the agent of an attempt. Returns at once."""
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

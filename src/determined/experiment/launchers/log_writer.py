@@ -58,6 +58,7 @@ class LogWriter(threading.Thread):
         entries: `log_policies` of the config.
         spool: A file that is made if lines have to wait.
         fenced: Called once when the attempt may go on no longer: it was ended or killed by whoever drives it.
+        node: What people call this node; by default the name of the machine.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class LogWriter(threading.Thread):
         entries: policies.Policies,
         spool: Path,
         fenced: Callable[[], None],
+        node: str | None = None,
     ) -> None:
         super().__init__(name="log writer", daemon=True)
         self._store = store
@@ -78,7 +80,7 @@ class LogWriter(threading.Thread):
         self._key_blocks = collections.defaultdict[str, KeyBlocks](KeyBlocks)
         self._closing = threading.Event()
         self._wake = threading.Event()
-        self._node = _process.this_node()
+        self._node = node or _process.this_node()
         self._wrote_at = time.monotonic()
         self._next_beat = self._wrote_at + BEAT_SECONDS
 

@@ -1,4 +1,4 @@
-"""Find out, before a trial's code runs, whether its checkpoints can be stored.
+"""Find out, before a trial's code runs, whether its checkpoints can be stored, and on a cluster whether a node fits.
 
 Also a program: `python -m determined.experiment.launchers.probe` probes the storage of the trial it is started in, with
 that trial's environment.
@@ -7,6 +7,7 @@ that trial's environment.
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import secrets
 import sys
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import Any
 from determined.artifacts import open_storage
 from determined.artifacts.config import KEYS
 from determined.artifacts.directory import DirectoryStorage
+from determined.experiment.launchers.base import Place
 
 CONTENT = b"written to see whether checkpoints can be stored here"
 DIRECTORIES = ("directory", "shared_fs")
@@ -24,6 +26,60 @@ DIRECTORIES = ("directory", "shared_fs")
 def is_directory(config: Mapping[str, Any]) -> bool:
     """Return whether a `checkpoint_storage` is a directory: those need no credentials and are probed in no time."""
     return config.get("type", "directory") in DIRECTORIES
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that have to be the same on every node of a cluster."""
+    found = {"Python": ".".join(map(str, sys.version_info[:2]))}
+    for name in ("torch", "resolute"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def mark(config: Mapping[str, Any], home: Path, store_id: str) -> dict[str, str]:
+    """Put a file into a directory for checkpoints, and return its name and content; none for a bucket.
+
+    Nodes that find the file there share the directory with whoever put it there.
+    """
+    if not is_directory(config):
+        return {}
+    content = secrets.token_hex(8)
+    try:
+        storage = open_storage(config or None, default_root=home / "checkpoints")
+        assert isinstance(storage, DirectoryStorage)
+        storage.root.mkdir(parents=True, exist_ok=True)
+        file = storage.root / f".shared-{store_id[:8]}"
+        with contextlib.suppress(FileExistsError), file.open("x") as made:
+            made.write(content)
+        return {str(file): file.read_text()}
+    except OSError:  # no node has what we cannot write, either
+        return {str(home / "checkpoints"): content}
+
+
+def node_problem(place: Place, there: Mapping[str, str]) -> str | None:
+    """Return a sentence if a node of a cluster is not fit to run a trial that was submitted elsewhere, else None."""
+    here = versions()
+    differ = [name for name in there if here.get(name) != there[name]]
+    if differ:
+        found = ", ".join(f"{name} {here.get(name, 'missing')}" for name in differ)
+        wanted = ", ".join(f"{name} {there[name]}" for name in differ)
+        return (
+            f"Node {place.node} has {found}, and the experiment was submitted with {wanted}. "
+            "Install the same versions on every node, and start Ray there again."
+        )
+    for path, content in place.marks.items():
+        try:
+            is_shared = Path(path).read_text() == content
+        except OSError:
+            is_shared = False
+        if not is_shared:
+            return (
+                f"The checkpoint storage (directory) at {Path(path).parent} is not the same on node {place.node} and "
+                f"on {place.controller}, where the controller runs. Mount one directory on all nodes, or use a "
+                "bucket, as in checkpoint_storage: {type: s3, bucket: ...}."
+            )
+    return None
 
 
 def problem(config: Mapping[str, Any], home: Path) -> str | None:

@@ -164,7 +164,7 @@ def _checked_changes(
     kept = _as_file(row)
     request = SubmitRequest(replace(file or kept, values=merged([*typed, kept.values])), row.owner, settings)
     checked = submit.checked_config(request)
-    submit.check_slots(checked, request)
+    submit.check_slots(store, checked, request)
     return checked, {} if checked.effective() == kept.values else changes
 
 

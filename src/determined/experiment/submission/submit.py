@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from determined.store.database.connection import Store
 
+SUBMITTED = "SUBMITTED"
+"""The event that says which versions an experiment was submitted with."""
 DEFAULTS = "defaults.yaml"  # in the data directory: the user's own, below templates and above ours
 
 
@@ -159,7 +161,7 @@ def check(store: Store, request: SubmitRequest) -> Ready:
         if defaults := _workspace_defaults(conn, config, request.project_id):
             config = checked_config(request, [defaults])
         warm_started(conn, config.effective()["searcher"])
-    check_slots(config, request)
+    check_slots(store, config, request)
     archive = _packed(request, config, store)
     _check_entry_point(config, archive, request)
     warnings = [*request.file.notes, *config.warnings, *(archive.warnings if archive else ())]
@@ -214,11 +216,13 @@ def _missing_project(conn: sa.Connection, config: ExperimentConfig) -> str:
     return f"There is no project {place}. Make it with: {make}"
 
 
-def check_slots(config: ExperimentConfig, request: SubmitRequest) -> None:
+def check_slots(store: Store, config: ExperimentConfig, request: SubmitRequest) -> None:
+    from determined.experiment.launchers import choice
+
     # One slot is on every machine, unless it was set otherwise; looking for GPUs takes a process.
-    if config.resources.slots_per_trial > 1 or os.environ.get("DET_SLOTS"):
+    if config.resources.slots_per_trial > 1 or os.environ.get("DET_SLOTS") or choice.chosen() != choice.LOCAL:
         try:
-            slots.check(config, len(slots.detect()))
+            slots.check(config, choice.find_slots(store))
         except errors.ConfigError as error:
             if not error.problems:
                 raise
@@ -255,7 +259,8 @@ def _check_entry_point(config: ExperimentConfig, archive: CodeArchive | None, re
 
 def _write(store: Store, request: SubmitRequest, checked: Ready) -> Submitted:
     """Write all rows, or none; the file of secrets is there before the transaction ends."""
-    from determined.store import experiments
+    from determined.experiment.launchers import probe
+    from determined.store import events, experiments
     from determined.store.control import code, pending
 
     config = checked.config
@@ -281,6 +286,7 @@ def _write(store: Store, request: SubmitRequest, checked: Ready) -> Submitted:
             )
             if request.is_test:
                 experiments.update(conn, ident, archived=True)
+            events.append(conn, ident, SUBMITTED, {"versions": probe.versions()})
             pending.append(conn, ident, "STARTED")
             if not request.paused:
                 pending.append(conn, ident, "REQUEST", {"action": "activate"})

@@ -57,9 +57,9 @@ def take(conn: sa.Connection, holder: str, *, launcher: str, info: dict[str, Any
     return True
 
 
-def give(conn: sa.Connection, pid: int) -> None:
+def give(conn: sa.Connection, pid: int, info: dict[str, Any] | None = None) -> None:
     """Keep the lease for a process that was just started, so that nobody starts another before it has taken it."""
-    _set(conn, "", pid, "", {})
+    _set(conn, "", pid, "", info or {})
 
 
 def _set(conn: sa.Connection, holder: str, pid: int, launcher: str, info: dict[str, Any]) -> None:

@@ -12,10 +12,13 @@ from determined.store.attempts import Attempt
 from determined.store.messages import now
 from determined.store.schema import log_policy_hits, tasks
 
+EXCLUDE_NODE = "exclude_node"
+SEPARATOR = "\n"  # between names of nodes
+
 
 @dataclasses.dataclass(frozen=True)
 class PolicyHit:
-    """The first line that matched a pattern."""
+    """The first line that matched a pattern. `node` names all nodes where one did, if the policy excludes them."""
 
     task_id: str
     pattern: str
@@ -44,7 +47,10 @@ def record(
     if name is not None:
         trials.update(conn, attempt.trial_id, log_policy_matched=name)
     same = sa.and_(log_policy_hits.c.task_id == attempt.task_id, log_policy_hits.c.pattern == pattern)
-    if conn.scalar(sa.select(log_policy_hits.c.task_id).where(same)) is not None:
+    nodes = conn.scalar(sa.select(log_policy_hits.c.node).where(same))
+    if nodes is not None:
+        if action == EXCLUDE_NODE and node not in nodes.split(SEPARATOR):
+            conn.execute(log_policy_hits.update().where(same).values(node=f"{nodes}{SEPARATOR}{node}"))
         return False
     row = {
         "task_id": attempt.task_id,
@@ -57,6 +63,12 @@ def record(
     }
     conn.execute(log_policy_hits.insert().values(row))
     return True
+
+
+def excluded_nodes(conn: sa.Connection, task_id: str) -> list[str]:
+    """Return the nodes that a policy bars from later attempts of a task."""
+    hits = [hit for hit in of_task(conn, task_id) if hit.action == EXCLUDE_NODE]
+    return sorted({node for hit in hits for node in hit.node.split(SEPARATOR)})
 
 
 def of_task(conn: sa.Connection, task_id: str) -> list[PolicyHit]:
