@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ if os.environ.get("CI"):
 
 # pytest says here which test runs; torch's compiler, which optimizers load, where its cache is.
 NOT_OURS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"}
+LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()  # Linux does
 GRACE_SECONDS = 30.0  # for a machine with much else to do; what is over is not waited for
 
 
@@ -41,7 +43,28 @@ def _threads() -> set[threading.Thread]:
 
 
 def _children() -> set[psutil.Process]:
-    return set(psutil.Process().children(recursive=True))
+    """All processes below this one. Two readings agree, since one may miss a process while another ends."""
+    if not LISTS_CHILDREN:
+        return set(psutil.Process().children(recursive=True))
+    found = _below(os.getpid())
+    while found != (again := _below(os.getpid())):
+        found = again
+    children = set()
+    for pid in found:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children.add(psutil.Process(pid))
+    return children
+
+
+def _below(pid: int) -> set[int]:
+    """Numbers of the processes below another, from the kernel's own lists: psutil reads every process of the machine,
+    which took most of the time of a small test."""
+    found = set()
+    with contextlib.suppress(OSError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  twice as fast
+            with open(f"/proc/{pid}/task/{thread}/children") as children:  # noqa: PTH123
+                found.update(int(number) for number in children.read().split())
+    return found.union(*(_below(number) for number in found))
 
 
 def _is_a_browsers_own(process: psutil.Process, before: set[psutil.Process]) -> bool:
@@ -106,7 +129,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path / "work")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nursery() -> Iterator[Any]:
     """Forks ranks as real processes: see `tests.forks`."""
     from tests.forks import Nursery

@@ -1,6 +1,6 @@
 """Ranks as real processes, without waiting seconds for each to import torch: they are forked from one that has.
 
-def test_something(nursery):                              # one per test module
+def test_something(nursery):                              # one per session (and per xdist worker)
     ends = nursery.run(2, body, [argument])               # like `tests.ranks.run_processes(bare=True)`
     job = nursery.start(2, body, [argument])              # ... or send signals to job.pids, then
     outcomes = job.wait(timeout=30)
@@ -9,6 +9,7 @@ def test_something(nursery):                              # one per test module
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -148,13 +149,20 @@ def main() -> None:
     """The nursery itself: reads orders, forks, and says who was born and who has ended."""
     import psutil  # noqa: F401  # like the others: so that no rank has to
     import pytest  # noqa: F401
+    import sqlalchemy.dialects.sqlite  # noqa: F401
     import torch
     import torch._dynamo
 
+    import determined.core.recording.recovery
+    import determined.core.recording.run_rows
+    import determined.pytorch._init
+    import determined.pytorch._trainer
+    import determined.store.database.connection  # noqa: F401
     import tests.ddp_trials  # noqa: F401
 
     torch.set_num_threads(1)
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    gc.freeze()  # all this lives until a rank ends: looking for garbage in it would take most of a rank's time
     told = os.fdopen(os.dup(1), "wb", buffering=0)  # one write per line
     waiting = b""
     while True:
