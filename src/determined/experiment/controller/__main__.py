@@ -8,6 +8,7 @@ import signal
 import sys
 
 from determined import errors
+from determined.experiment.controller import start
 from determined.experiment.controller.loop import Controller
 from determined.experiment.launchers import choice
 from determined.store.database.connection import open_store
@@ -22,6 +23,8 @@ def main() -> int:
     )
     logger = logging.getLogger("determined.experiment")
     try:
+        if choice.chosen() != choice.LOCAL:
+            start.watch_over()
         store = open_store()
         controller = Controller(store, choice.open_launcher(store))
         if not controller.take_lease():

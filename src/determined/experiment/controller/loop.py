@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from determined import errors
-from determined.experiment.controller import collect, tasks
+from determined.experiment.controller import collect, start, tasks
 from determined.experiment.controller.managed import COLLECT, Managed, say
 from determined.experiment.controller.schedule import Start, Waiting, choose
 from determined.experiment.launchers.base import Launcher
@@ -44,8 +44,6 @@ STARTING_SECONDS = 2.0
 finds its attempt ended and leaves."""
 AGAIN_SECONDS = 5.0
 """After this a process that was killed, and is still there, is killed again; and a start that failed is tried again."""
-
-_DRIVEN = ("ACTIVE", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
 
 
 class Controller:
@@ -141,7 +139,7 @@ class Controller:
     def _load(self) -> None:
         """Load the experiments that are under way, unless they are."""
         with self._store.read() as conn:
-            driven = experiments.find(conn, experiments.ExperimentFilter(states=_DRIVEN, unmanaged=False))
+            driven = experiments.find(conn, experiments.ExperimentFilter(states=start.DRIVEN, unmanaged=False))
         for row in driven:
             try:
                 with self._store.read() as conn:
@@ -279,8 +277,8 @@ class Controller:
         for row in running:
             used[row.experiment_id] = used.get(row.experiment_id, 0) + row.slots
         chosen = choose([self._waiting(each, used.get(each.id, 0)) for each in self._experiments.values()], free)
-        for start in chosen:
-            self._start(start)
+        for given in chosen:
+            self._start(given)
         return len(chosen)
 
     def _waiting(self, experiment: Managed, used: int) -> Waiting:
@@ -296,13 +294,13 @@ class Controller:
             bool(resources.get("is_single_node")),
         )
 
-    def _start(self, start: Start) -> None:
+    def _start(self, given: Start) -> None:
         """Give a trial its slots, in one transaction with the event; then start its agent."""
-        with self._changing(start.experiment_id) as (conn, experiment):
-            trial_id = experiment.trial_id(start.request_id)
-            begun = attempts.begin(conn, trial_id, slots=len(start.slots), slot_ids=list(start.slots), state="ASSIGNED")
-            experiment.attempt_started(conn, start.request_id)
-            task = tasks.task_of(conn, self._store, experiment, begun, self._slots, start.slots)
+        with self._changing(given.experiment_id) as (conn, experiment):
+            trial_id = experiment.trial_id(given.request_id)
+            begun = attempts.begin(conn, trial_id, slots=len(given.slots), slot_ids=list(given.slots), state="ASSIGNED")
+            experiment.attempt_started(conn, given.request_id)
+            task = tasks.task_of(conn, self._store, experiment, begun, self._slots, given.slots)
             if refused := tasks.refusal(task, self._slots):
                 say(conn, attempts.get(conn, begun.allocation_id), f"ERROR: The trial cannot run: {refused}.")
                 experiment.attempt_refused(conn, begun, refused)

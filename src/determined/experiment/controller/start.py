@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from determined import _home, errors
-from determined.store.control import controllers
-from determined.store.database.connection import Store
+from determined.store import experiments
+from determined.store.control import controllers, pending
+from determined.store.database.connection import Store, open_store
 
+DRIVEN = ("ACTIVE", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
+"""The states of experiments that a controller has something to do for."""
+AGAIN_SECONDS = 2.0
 OFF = ("off", "0", "false", "no")
 
 
@@ -81,6 +87,40 @@ def spawn(store: Store, before: Mapping[str, str] | None = None) -> int:
             "with: det controller start"
         ) from failed
     return int(shell.stdout)
+
+
+def watch_over() -> None:
+    """Fork a process that starts another controller if this one dies before its work is done.
+
+    Ray ends a process that it cannot connect to its cluster any more. Call it before anything else is opened.
+    """
+    dead, alive = os.pipe()
+    if os.fork() != 0:
+        os.close(dead)  # `alive` closes when this process ends, however that is
+        return
+    os.close(alive)
+    os.setsid()
+    controller = os.getppid()
+    try:
+        os.read(dead, 1)
+        _take_care(controller)
+    finally:
+        os._exit(0)
+
+
+def _take_care(controller: int) -> None:
+    store = open_store(create=False)
+    while True:
+        time.sleep(AGAIN_SECONDS)
+        with contextlib.suppress(errors.DeterminedError):
+            with store.read() as conn:
+                holder = controllers.current(conn)
+                driven = experiments.ExperimentFilter(states=DRIVEN, unmanaged=False)
+                has_work = pending.waits(conn) or bool(experiments.find(conn, driven))
+            if holder is None or holder.pid != controller or not has_work:
+                return  # it has left, or somebody else takes care
+            if ensure(store):
+                return
 
 
 def address(store: Store) -> str:

@@ -49,6 +49,8 @@ LOOK_SECONDS = 1.0
 """How long what is known about the cluster's nodes is good for."""
 STEP_SECONDS = 0.02
 REACH_SECONDS = 10.0
+HEAD_SECONDS = 20
+"""How long Ray tries to reach a head that is gone, before it ends this process: then another controller takes over."""
 TASK_SECONDS = 120.0
 """How long an actor waits for its task: whoever made it may have died before handing it over."""
 LEAVE_SECONDS = 20.0
@@ -418,6 +420,7 @@ def connect() -> None:
     """Connect this process to the cluster that `RAY_ADDRESS` names, by default the one on this machine."""
     address = os.environ.get("RAY_ADDRESS") or "auto"
     os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(HEAD_SECONDS))
     try:
         _reach(address)
         # The last lines of a raylet that died are in Ray's own log.
