@@ -16,6 +16,7 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from tests.ray_cluster import ray_cluster  # noqa: F401
 from tests.stores import postgres, sqlite_store, store, store_place  # noqa: F401  fixtures for everybody
 
 # Shared helpers explain their failed assertions as tests do.

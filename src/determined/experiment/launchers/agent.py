@@ -197,7 +197,7 @@ def _run(task: TaskSpec, store: Store, signals: Signals) -> Exit:
 def _prepare(task: TaskSpec, store: Store, info: Path, lines: LogWriter) -> Path | None:
     """Make the working directory and the info files; None if checkpoints cannot be stored, or packages differ."""
     storage = task.config.get("checkpoint_storage") or {}
-    if task.place is not None and (found := probe.node_problem(task.place, task.versions)):
+    if task.place is not None and (found := probe.node_problem(task.place, task.versions, storage, Path(task.home))):
         lines.say(found, "ERROR")
         return None
     directory = working_directory.of(task.home, work_name(task))

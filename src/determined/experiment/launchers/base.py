@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from determined._types import Json
 from determined.experiment.slots import Slots
-from determined.store.attempts import AttemptRow
+
+if TYPE_CHECKING:
+    from determined.store.attempts import AttemptRow
 
 
 @dataclass(frozen=True)

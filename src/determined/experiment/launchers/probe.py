@@ -44,30 +44,37 @@ def mark(config: Mapping[str, Any], home: Path, store_id: str) -> dict[str, str]
     """
     if not is_directory(config):
         return {}
-    content = secrets.token_hex(8)
-    try:
-        storage = open_storage(config or None, default_root=home / "checkpoints")
-        assert isinstance(storage, DirectoryStorage)
+    storage = open_storage(config or None, default_root=home / "checkpoints")
+    assert isinstance(storage, DirectoryStorage)
+    file, content = storage.root / f".shared-{store_id[:8]}", secrets.token_hex(8)
+    with contextlib.suppress(OSError):  # a node that can write where we cannot does not share it with us
         storage.root.mkdir(parents=True, exist_ok=True)
-        file = storage.root / f".shared-{store_id[:8]}"
         with contextlib.suppress(FileExistsError), file.open("x") as made:
             made.write(content)
-        return {str(file): file.read_text()}
-    except OSError:  # no node has what we cannot write, either
-        return {str(home / "checkpoints"): content}
+        content = file.read_text()
+    return {str(file): content}
 
 
-def node_problem(place: Place, there: Mapping[str, str]) -> str | None:
-    """Return a sentence if a node of a cluster is not fit to run a trial that was submitted elsewhere, else None."""
+def node_problem(place: Place, there: Mapping[str, str], config: Mapping[str, Any], home: Path) -> str | None:
+    """Return a sentence if a node of a cluster is not fit to run a trial, else None.
+
+    Args:
+        place: The node.
+        there: The versions of whoever submitted the experiment.
+        config: Its `checkpoint_storage`.
+        home: The data directory of the node.
+    """
     here = versions()
     differ = [name for name in there if here.get(name) != there[name]]
     if differ:
-        found = ", ".join(f"{name} {here.get(name, 'missing')}" for name in differ)
+        has = ", ".join(f"{name} {here.get(name, 'missing')}" for name in differ)
         wanted = ", ".join(f"{name} {there[name]}" for name in differ)
         return (
-            f"Node {place.node} has {found}, and the experiment was submitted with {wanted}. "
+            f"Node {place.node} has {has}, and the experiment was submitted with {wanted}. "
             "Install the same versions on every node, and start Ray there again."
         )
+    if is_directory(config) and (found := problem(config, home)):
+        return found
     for path, content in place.marks.items():
         try:
             is_shared = Path(path).read_text() == content

@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 import ray.exceptions
@@ -33,14 +33,14 @@ import ray.util
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from determined import _process, errors
-from determined.experiment.launchers import exit_record, placement, probe
+from determined.experiment.launchers import placement
 from determined.experiment.launchers.base import Place, TaskSpec
-from determined.experiment.launchers.forking import AGENT
-from determined.experiment.launchers.output import KILL
 from determined.experiment.slots import Slots, from_environment
 from determined.launch import _processes
-from determined.store.attempts import AttemptRow
-from determined.store.database.connection import Store
+
+if TYPE_CHECKING:  # an actor needs nothing of the store, and starts the sooner
+    from determined.store.attempts import AttemptRow
+    from determined.store.database.connection import Store
 
 logger = logging.getLogger("determined.experiment")
 
@@ -55,6 +55,8 @@ TASK_SECONDS = 120.0
 """How long an actor waits for its task: whoever made it may have died before handing it over."""
 LEAVE_SECONDS = 20.0
 """How long the other nodes have to end by themselves after the first has."""
+SECRET = ("RAY_AUTH_TOKEN", "RAY_REDIS_PASSWORD")
+AGENT = "determined.experiment.launchers.agent"
 RAY_SETS = ("RAY_", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 """How the variables begin that Ray sets for its own workers."""
 
@@ -87,8 +89,9 @@ class RayLauncher:
 
     def settings(self) -> dict[str, str]:
         """Return the environment variables that another controller needs to find the same cluster; no token."""
-        ours = {name: os.environ[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH") if name in os.environ}
-        return {"DET_LAUNCHER": self.name, "RAY_ADDRESS": ray.get_runtime_context().gcs_address, **ours}
+        names = [name for name in os.environ if name.startswith("RAY_") and name not in SECRET]
+        ours = {name: os.environ[name] for name in names}
+        return {"DET_LAUNCHER": self.name, **ours, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
 
     def start(self, task: TaskSpec) -> None:
         """Ask Ray for the nodes of an attempt; its agents start once Ray has them. Returns at once."""
@@ -223,6 +226,8 @@ class RayLauncher:
         self._ends[ident] = actor.run.remote(told.to_json(), unplaced.group, unplaced.request, name)
 
     def _marks_of(self, task: TaskSpec) -> dict[str, str]:
+        from determined.experiment.launchers import probe
+
         storage = task.config.get("checkpoint_storage") or {}
         key = json.dumps(storage, sort_keys=True)
         if key not in self._marks:
@@ -231,6 +236,8 @@ class RayLauncher:
 
     def _config_of(self, task: TaskSpec) -> dict[str, Any]:
         """Return the config with the place of checkpoints: on a node the default would be in its own data directory."""
+        from determined.experiment.launchers import probe
+
         storage = task.config.get("checkpoint_storage") or {}
         if not probe.is_directory(storage) or storage.get("container_path") or storage.get("host_path"):
             return task.config
@@ -264,6 +271,8 @@ class RayLauncher:
             logger.warning("%s: %s", ident, text.splitlines()[0])
             if "creation task" in text or isinstance(lost, ray.exceptions.RayTaskError):
                 cause = text.splitlines()[-1].strip()
+                from determined.experiment.launchers import exit_record
+
                 exit_record.refuse(self._store, attempt, f"{cause}. Install the same resolute on every node")
         self._give_back(ident)
         return True
@@ -354,7 +363,7 @@ class NodeActor:
         for actor in self._others:
             actor.kill.remote()
         if self._agent is not None and self._agent.returncode is None:
-            _processes.send(self._agent.pid, KILL)
+            _processes.send(self._agent.pid, signal.SIGQUIT)
             _processes.send(self._agent.pid, signal.SIGCONT)  # it may have been stopped
 
     async def _run_all(self, task: TaskSpec) -> int:
@@ -418,6 +427,8 @@ class NodeActor:
 
 def connect() -> None:
     """Connect this process to the cluster that `RAY_ADDRESS` names, by default the one on this machine."""
+    if ray.is_initialized():
+        return
     address = os.environ.get("RAY_ADDRESS") or "auto"
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(HEAD_SECONDS))
