@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -36,6 +37,21 @@ def connect() -> Determined:
     if context := click.get_current_context(silent=True):  # there is none while a shell asks for completions
         context.call_on_close(client.close)
     return client
+
+
+def use_launcher(name: str | None) -> None:
+    """Have this command, and a controller that it starts, use a launcher. None changes nothing."""
+    if name is None:
+        return
+    before = os.environ.get("DET_LAUNCHER")
+    os.environ["DET_LAUNCHER"] = name
+
+    def restore() -> None:
+        os.environ.pop("DET_LAUNCHER", None)
+        if before is not None:
+            os.environ["DET_LAUNCHER"] = before
+
+    click.get_current_context().call_on_close(restore)
 
 
 def owners(client: Determined, *, everyone: bool = False) -> list[str] | None:

@@ -13,7 +13,8 @@ import click
 
 from determined._left_out import ignored_master
 from determined._version import __version__
-from determined.cli.connection import Settings
+from determined.cli import options
+from determined.cli.connection import Settings, use_launcher
 from determined.cli.groups import HELP_NAMES, Group, Late
 from determined.cli.output.terminal import ReaderGone, complain, say
 
@@ -42,7 +43,7 @@ NOUNS = {
 }
 
 LEFT_OUT = {  # commands of a cluster, and what does their work here
-    "agent": "there are no agents: trials run on this machine.",
+    "agent": "there are no agents. The nodes that trials run on: det slot list",
     "auth": "there are no accounts: whoever can open the store can use it.",
     "cmd": "there is no cluster to run a command on: type the command itself.",
     "command": "there is no cluster to run a command on: type the command itself.",
@@ -51,7 +52,7 @@ LEFT_OUT = {  # commands of a cluster, and what does their work here
     "master": "there is no master: runs are rows of a store. See: det store -h",
     "notebook": "there is no cluster to run one on: type jupyter lab, and use determined.pytorch in it.",
     "rbac": "there are no roles: whoever can open the store can use it.",
-    "resource-pool": "there are no pools of machines: trials run on this one.",
+    "resource-pool": "pools are custom resources of Ray nodes. See them with: det --launcher ray slot list",
     "resources": "there are no shared machines to account for. What ran, and how long: det experiment list",
     "shell": "there is no cluster to open a shell on: you have one.",
     "token": "there are no accounts: whoever can open the store can use it.",
@@ -135,12 +136,14 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     envvar="DET_STORE",
     help="A file, postgresql://..., or file:FILE with such an address in it. [env DET_STORE; default: your own]",
 )
+@options.launcher
 @click.pass_context
-def main(ctx: click.Context, user: str | None, master: str | None, store: str | None) -> None:
+def main(ctx: click.Context, user: str | None, master: str | None, store: str | None, launcher: str | None) -> None:
     """Look at what was trained, compare it, and fetch its weights.
 
     Times are UTC. Lists take --csv and --json.
     """
     if said := ignored_master():
         say(said)
+    use_launcher(launcher)
     ctx.obj = Settings(store, master, user)

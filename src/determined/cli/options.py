@@ -18,6 +18,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 OFFERED_IDS = 50
 
 
+LAUNCHERS = ("local", "ray")
+launcher = click.option(
+    "--launcher",
+    type=click.Choice(LAUNCHERS),
+    help="Where trials run: on this machine, or on the Ray cluster of RAY_ADDRESS. [env DET_LAUNCHER; default: local]",
+)
+
+
 def forms(function: F) -> F:
     """Adds --csv and --json; the command is called with `form`."""
 

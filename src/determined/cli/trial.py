@@ -52,12 +52,14 @@ def list_trials(experiment_id: int | None, last: int | None, limit: int | None, 
 @options.forms
 def describe(trial_id: int, metrics: bool, metrics_summary: bool, limit: int | None, offset: int, form: str) -> None:
     """Show a trial, and what it did at each step."""
-    found = connect().get_trial(trial_id)
+    client = connect()
+    found = client.get_trial(trial_id)
     summary = _summary(found.summary_metrics)
     if metrics_summary:
         summary.show(form)
         return
-    header, body = _header(found), _steps(workloads(found)[offset:][:limit], with_training=metrics)
+    reason = found.state_reason or client.controller.waiting().get(trial_id)
+    header, body = _header(found, reason), _steps(workloads(found)[offset:][:limit], with_training=metrics)
     if form == "table":  # for people; what is left out is in CSV and JSON, the summary in a table of its own
         header, body = header.without("Summary Metrics"), body.without("Checkpoint Metadata")
     if form == "json":
@@ -71,7 +73,7 @@ def describe(trial_id: int, metrics: bool, metrics_summary: bool, limit: int | N
     body.show(form)
 
 
-def _header(found: Trial) -> Table:
+def _header(found: Trial, reason: str | None) -> Table:
     cells = {
         "Experiment ID": found.experiment_id,
         "State": found.state.value,
@@ -79,7 +81,7 @@ def _header(found: Trial) -> Table:
         "Summary Metrics": found.summary_metrics,
         "Started": found.start_time,
         "Ended": found.end_time,
-        "Reason": found.state_reason or None,
+        "Reason": reason,
     }
     return Table([Column(title) for title in cells], [list(cells.values())], f"Trial {found.id}", is_description=True)
 

@@ -24,7 +24,8 @@ from determined.client._workspace import Project, Workspace
 from determined.client.following.controller import ControllerCommands
 
 if TYPE_CHECKING:
-    from determined.client.following.queue import Job, Slot
+    from determined.client.following.occupancy import Occupancy, Slot
+    from determined.client.following.queue import Job
     from determined.errors import DeterminedError
     from determined.experiment.submission.submit import SubmitRequest
 
@@ -126,15 +127,24 @@ class Determined:
         return Listing(queue.jobs(self._session))
 
     def list_slots(self) -> Listing[Slot]:
-        """Return the slots of this machine, and the trial that holds each.
+        """Return the slots of this machine or of the cluster, and the trial that holds each.
 
         Example::
 
             [slot.id for slot in client.connect().list_slots() if slot.trial_id is None]
         """
-        from determined.client.following import queue
+        return Listing(self.occupancy().slots)
 
-        return Listing(queue.slots(self._session))
+    def occupancy(self) -> Occupancy:
+        """Return the slots and, on a cluster, its nodes, with what of them is in use.
+
+        Example::
+
+            {node.name: node.slots - node.slots_used for node in client.connect().occupancy().nodes}
+        """
+        from determined.client.following.occupancy import occupancy
+
+        return occupancy(self._session)
 
     # Experiments, trials, checkpoints.
 

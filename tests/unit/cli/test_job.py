@@ -37,7 +37,18 @@ def test_the_queue_is_in_the_order_of_slots(det: Det, history: History) -> None:
     first.queue()
     urgent.queue()
     rows = list(csv.DictReader(io.StringIO(det("j", "ls", "--csv").stdout)))
-    assert list(rows[0]) == ["# ahead", "ID", "Type", "Job Name", "Priority", "Submitted", "Slots", "Status", "User"]
+    assert list(rows[0]) == [
+        "# ahead",
+        "ID",
+        "Type",
+        "Job Name",
+        "Priority",
+        "Submitted",
+        "Slots",
+        "Status",
+        "User",
+        "Waiting",
+    ]
     assert [(row["# ahead"], row["Job Name"], row["Slots"], row["Status"]) for row in rows] == [
         ("0", "urgent", "0/2", "QUEUED"),
         ("1", "first", "1/2", "RUNNING"),

@@ -9,10 +9,13 @@ import pytest
 
 from determined.client import Determined
 from determined.errors import InvalidValue, Refused
+from determined.experiment.launchers import choice
 from determined.store import experiments, logs, trials, workspaces
 from determined.store.messages import LogLine
 from tests.asking import Asker
+from tests.clusters import drive
 from tests.history import START, History
+from tests.running import Search
 
 LONG_AGO = "2025-01-01T00:00:00Z"
 CONFIG = {"searcher": {"name": "random"}, "resources": {"slots_per_trial": 2}}
@@ -130,6 +133,28 @@ def test_the_queue(history: History, page: Asker) -> None:
     ]
     assert not answer["controller"]["is_alive"]
     assert all(slot["trial_id"] is None for slot in answer["slots"])
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_the_cluster(history: History, page: Asker, monkeypatch: pytest.MonkeyPatch, is_alive: bool) -> None:
+    """Issue 16: the queue has the slots and nodes that the controller, or the last one, knew; no cluster is asked."""
+    monkeypatch.setattr(choice, "_asked", lambda *_: pytest.fail("a page asked the cluster"))
+    monkeypatch.delenv("DET_LAUNCHER", raising=False)
+    search = Search(history)
+    run = search.start(search.queue(), "ASSIGNED", slot_ids=["one/1"])
+    reason = "It waits for 1 CPU slot: others use them."
+    drive(history, waiting={run.trial_id: reason}, is_alive=is_alive)
+    answer = page.get("/queue")
+    assert [(slot["id"], slot["node"], slot["trial_id"]) for slot in answer["slots"]] == [
+        ("one/0", "one", None),
+        ("one/1", "one", run.trial_id),
+        ("two/0", "two", None),
+    ]
+    assert answer["nodes"][0] == {"name": "one", "address": "10.0.0.1", "slots": 2, "slots_used": 1, "pools": ["fast"]}
+    assert answer["nodes"][2]["slots"] == 0
+    assert answer["jobs"][0]["waiting"] == (f"Trial {run.trial_id}: {reason}" if is_alive else "")
+    home = page.get("/home")
+    assert (home["slots_used"], home["slots_total"]) == (1, 3)
 
 
 def test_a_place_in_the_queue_changes(history: History, page: Asker) -> None:

@@ -2061,6 +2061,22 @@ export interface components {
             name: string;
         };
         /**
+         * NodeAnswer
+         * @description One node of the cluster, and how many of its slots are in use.
+         */
+        NodeAnswer: {
+            /** Address */
+            address: string;
+            /** Name */
+            name: string;
+            /** Pools */
+            pools: string[];
+            /** Slots */
+            slots: number;
+            /** Slots Used */
+            slots_used: number;
+        };
+        /**
          * Note
          * @description A note on a project, Markdown.
          */
@@ -2189,6 +2205,8 @@ export interface components {
             controller: components["schemas"]["ControllerAnswer"];
             /** Jobs */
             jobs: components["schemas"]["QueuedJob"][];
+            /** Nodes */
+            nodes: components["schemas"]["NodeAnswer"][];
             /** Slots */
             slots: components["schemas"]["SlotAnswer"][];
         };
@@ -2232,6 +2250,8 @@ export interface components {
              * Format: date-time
              */
             submitted: string;
+            /** Waiting */
+            waiting: string;
             /** Weight */
             weight: number;
         };

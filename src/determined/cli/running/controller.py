@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from determined.cli import options
-from determined.cli.connection import connect
+from determined.cli.connection import connect, use_launcher
 from determined.cli.groups import Group
 from determined.cli.output import terminal
 from determined.cli.output.table import Column, Table
@@ -49,8 +49,10 @@ def status(form: str) -> None:
 
 
 @controller.verb("start")
-def start() -> None:
+@options.launcher
+def start(launcher: str | None) -> None:
     """Start a controller, unless one is alive. Rarely needed: commands that ask for something do it."""
+    use_launcher(launcher)
     commands = connect().controller
     said = "Started a controller" if commands.start() else "A controller is alive already"
     found = commands.status()

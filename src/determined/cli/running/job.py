@@ -23,7 +23,9 @@ JOB = [
     Column("Slots", "slots", is_whole=True),
     Column("Status", "status"),
     Column("User", "user", rank=4),
+    Column("Waiting"),
 ]
+WAITING = [Column("ID"), Column("Waiting", is_whole=True)]
 
 
 class Limit(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.4
@@ -57,15 +59,21 @@ def list_jobs(form: str, as_yaml: bool, as_table: bool) -> None:
     found = connect().list_jobs()
     rows = [
         [j.ahead, j.id, "EXPERIMENT", j.name, j.priority, j.submitted, f"{j.slots_used}/{j.slots_asked}", j.state,
-         j.owner]
+         j.owner, j.waiting or None]
         for j in found
     ]  # fmt: skip
     table = Table(JOB, rows)
     if as_yaml:
         show_yaml(table.records())
         return
-    table.show(form)
-    if not found and form == "table":
+    if form != "table":
+        table.show(form)
+        return
+    table.without("Waiting").show()
+    if waiting := [[j.id, j.waiting] for j in found if j.waiting]:  # sentences, too long for a column among others
+        terminal.write("\n")
+        Table(WAITING, waiting, wraps=True).show()
+    if not found:
         terminal.say("No experiment runs or waits. Submit one with: det experiment create CONFIG DIRECTORY")
 
 

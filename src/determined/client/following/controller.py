@@ -104,10 +104,24 @@ class ControllerCommands:
             log=str(self.log),
         )
 
+    def waiting(self) -> dict[int, str]:
+        """Return why trials wait for nodes of the cluster, by trial, as the living controller says.
+
+        Example::
+
+            client.connect().controller.waiting().get(12)
+        """
+        from determined.store.control import controllers
+
+        with self._session.read() as conn:
+            holder = controllers.current(conn)
+        return holder.waiting if holder else {}
+
     def start(self, *, seconds: float = 30.0) -> bool:
         """Start a controller unless one is alive, and wait until it is up; return whether one was started.
 
         Raises:
+            Refused: One is alive with another launcher than `DET_LAUNCHER` names.
             NoController: It did not come up in time. The message says where its log is.
 
         Example::
@@ -115,16 +129,37 @@ class ControllerCommands:
             client.connect().controller.start()
         """
         from determined.experiment.controller import start as starting
+        from determined.experiment.launchers import choice
 
+        choice.refuse_another(self._session.store)
         if self.status().is_alive:
             return False
-        starting.spawn(self._session.store)
+        pid = starting.spawn(self._session.store, self._before())
         deadline = time.monotonic() + seconds
-        while not self.status().is_alive:
+        while True:
+            has_ended = not _process.is_alive(pid)  # asked first: it may have been up in between
+            if self.status().is_alive:
+                return True
+            if has_ended:
+                raise NoController(f"The controller ended as soon as it had started{self._last_line()}")
             if time.monotonic() > deadline:
                 raise NoController(f"No controller came up within {seconds:.0f} s. See why: det controller logs")
             time.sleep(POLL_SECONDS)
-        return True
+
+    def _before(self) -> dict[str, str]:
+        """Return the variables that chose the launcher of a controller that was killed: its trials may go on."""
+        from determined.store.control import controllers
+
+        with self._session.read() as conn:
+            holder = controllers.current(conn)
+        return holder.environment if holder else {}
+
+    def _last_line(self) -> str:
+        with contextlib.suppress(OSError, IndexError):
+            _, found, cause = self.log.read_text(errors="replace").splitlines()[-1].partition("cannot start: ")
+            if found:
+                return f": {cause}"
+        return ". See why: det controller logs"
 
     def stop(self, *, seconds: float = 60.0) -> bool:
         """Ask the controller to leave, and wait until it has; return whether there was one.

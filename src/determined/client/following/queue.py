@@ -1,19 +1,16 @@
-"""The queue of experiments and the slots of this machine: who runs, who waits, and in which order."""
+"""The queue of experiments: who runs, who waits, why, and in which order."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from determined import store
 from determined.client._session import Session
 from determined.errors import InvalidValue, Refused
 from determined.experiment.lifecycle import State, shown_state
-
-if TYPE_CHECKING:
-    from determined.experiment.slots import Slots
 
 PRIORITY = 42
 GOING = ("PAUSED", "ACTIVE", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
@@ -35,6 +32,7 @@ class Job:
         max_slots: How many it may hold at once; None is as many as there are.
         state: As it is shown: QUEUED, RUNNING, ...
         owner: Who submitted it.
+        waiting: Why trials of it that have been given slots wait for nodes of the cluster; empty if none does.
     """
 
     ahead: int | None
@@ -48,23 +46,7 @@ class Job:
     max_slots: int | None
     state: str
     owner: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return dataclasses.asdict(self)
-
-
-@dataclasses.dataclass(frozen=True)
-class Slot:
-    """One slot, and the attempt that holds it, if one does."""
-
-    id: str
-    device: str
-    node: str
-    experiment_id: int | None = None
-    trial_id: int | None = None
-    attempt: int | None = None
-    state: str | None = None
+    waiting: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -78,10 +60,12 @@ def jobs(session: Session) -> list[Job]:
         found = [store.experiments.get(conn, row.id) for row in store.experiments.find(conn, which)]
         counts = store.experiments.trial_counts(conn, [row.id for row in found])
         holding = store.overview.running.holding_slots(conn)
+        controller = store.control.controllers.current(conn)
+    reasons = controller.waiting if controller else {}
     of: dict[int, list[store.overview.running.Launch]] = {}
     for launch in holding:
         of.setdefault(launch.experiment_id, []).append(launch)
-    made = [_job(row, of.get(row.id, []), counts[row.id]) for row in found]
+    made = [_job(row, of.get(row.id, []), counts[row.id], reasons) for row in found]
     queued = sorted((job for job in made if job.ahead is not None), key=lambda job: (job.priority, job.id))
     ordered = [dataclasses.replace(job, ahead=place) for place, job in enumerate(queued)]
     return [*ordered, *(job for job in made if job.ahead is None)]
@@ -91,6 +75,7 @@ def _job(
     row: store.experiments.ExperimentRow,
     launches: Iterable[store.overview.running.Launch],
     counts: Mapping[str, int],
+    reasons: Mapping[int, str],
 ) -> Job:
     resources = resources_of(row)
     live = list(launches)
@@ -108,37 +93,16 @@ def _job(
         max_slots=most,
         state=shown_state(State(row.state), store.overview.running.states(live)),
         owner=row.owner,
+        waiting=_waiting({launch.trial_id: reasons[launch.trial_id] for launch in live if launch.trial_id in reasons}),
     )
 
 
-def slots(session: Session, found: Slots | None = None) -> list[Slot]:
-    """Return the slots of this machine, and those that attempts hold elsewhere.
-
-    Args:
-        session: The store.
-        found: What this machine has, for those who ask often: finding out may start a program.
-    """
-    from determined import _process
-    from determined.experiment.slots import detect
-
-    here = _process.this_node()
-    with session.read() as conn:
-        holding = store.overview.running.holding_slots(conn)
-    found = detect() if found is None else found
-    free = {device: Slot(device, _device(found.kind, device), here) for device in found.devices}
-    held: list[Slot] = []
-    for launch in holding:
-        for ident in map(str, launch.slot_ids):
-            is_here = launch.node in ("", here)
-            known = free.pop(ident, None) if is_here else None
-            device, node = (known.device, here) if known else (_device("", ident), launch.node or here)
-            held.append(Slot(ident, device, node, launch.experiment_id, launch.trial_id, launch.attempt, launch.state))
-    order = {device: place for place, device in enumerate(found.devices)}
-    return sorted([*held, *free.values()], key=lambda slot: (order.get(slot.id, len(order)), slot.id))
-
-
-def _device(kind: str, ident: str) -> str:
-    return f"GPU {ident}" if kind == "cuda" else "CPU" if kind == "cpu" else ident
+def _waiting(reasons: Mapping[int, str]) -> str:
+    if not reasons:
+        return ""
+    first, more = min(reasons), len(reasons) - 1
+    others = f" {more} more {'trial waits' if more == 1 else 'trials wait'}." if more else ""
+    return f"Trial {first}: {reasons[first]}{others}"
 
 
 def resources_of(row: store.experiments.ExperimentRow) -> dict[str, Any]:

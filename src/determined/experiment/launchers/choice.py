@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 
 from determined._home import data_directory
 from determined.errors import ConfigError, Refused
@@ -15,6 +16,7 @@ from determined.experiment.controller import start
 from determined.experiment.launchers.base import Launcher
 from determined.experiment.slots import Slots
 from determined.store.control import controllers
+from determined.store.control.controllers import ControllerRow
 from determined.store.database.connection import Store
 
 LOCAL = "local"
@@ -22,9 +24,9 @@ KINDS = {LOCAL: "LocalLauncher", "ray": "RayLauncher"}
 """Names of launchers, each with the class in the module of that name."""
 
 
-def chosen() -> str:
+def chosen(environment: Mapping[str, str] = os.environ) -> str:
     """Return the launcher that `DET_LAUNCHER` names; `local` if it names none."""
-    name = os.environ.get("DET_LAUNCHER", "").strip() or LOCAL
+    name = environment.get("DET_LAUNCHER", "").strip() or LOCAL
     if name not in KINDS:
         raise ConfigError(f"DET_LAUNCHER is {name!r}, and has to be one of: {', '.join(KINDS)}.")
     return name
@@ -55,23 +57,62 @@ def find_slots(store: Store) -> Slots:
         ConfigError: The launcher cannot be used here.
         Refused: A controller with another launcher drives this store.
     """
-    with store.read() as conn:
-        holder = controllers.current(conn)
+    refuse_another(store)
+    return shown_slots(store)
+
+
+def refuse_another(store: Store) -> None:
+    """Refuse the launcher that `DET_LAUNCHER` asks for if a living controller has another.
+
+    Raises:
+        Refused: It has.
+    """
+    holder = _holder(store)
+    if holder is None or not holder.is_alive or not holder.launcher or not os.environ.get("DET_LAUNCHER"):
+        return
+    if holder.launcher != chosen():
+        raise Refused(
+            f"A controller with the launcher {holder.launcher} drives this store (process {holder.pid} on "
+            f"{holder.node}), and --launcher or DET_LAUNCHER says {chosen()}. Let it finish, or stop it with: "
+            "det controller stop"
+        )
+
+
+def shown_slots(store: Store, *, here: Callable[[], Slots] | None = None, may_ask: bool = True) -> Slots:
+    """Return the slots of the living controller, else of the launcher that the next one has. Nobody is refused.
+
+    Args:
+        store: Whose controller.
+        here: Finds the slots of this machine.
+        may_ask: Whether a process may be started that asks a cluster. Without, what its last controller said of it
+            is all that is known.
+    """
+    holder = _holder(store)
+    name = expected(holder)
+    cluster = holder.info.get("cluster") if holder is not None and holder.launcher == name else None
+    if cluster and holder is not None and (holder.is_alive or not may_ask):
+        return Slots.from_json(cluster)
+    if name == LOCAL:
+        return (here or slots.detect)()
+    return _asked(store, holder) if may_ask else Slots("cpu", ())
+
+
+def expected(holder: ControllerRow | None) -> str:
+    """Return the launcher of a living controller; of a dead one, the launcher that its successor gets."""
     if holder is not None and holder.is_alive and holder.launcher:
-        if os.environ.get("DET_LAUNCHER") and holder.launcher != chosen():
-            raise Refused(
-                f"A controller with the launcher {holder.launcher} drives this store (process {holder.pid} on "
-                f"{holder.node}), and DET_LAUNCHER is {chosen()}. Let it finish, or stop it with: det controller stop"
-            )
-        if cluster := holder.info.get("cluster"):
-            return Slots.from_json(cluster)
-    return slots.detect() if chosen() == LOCAL else _asked(store)
+        return holder.launcher
+    return chosen({**holder.environment, **os.environ} if holder else os.environ)
 
 
-def _asked(store: Store) -> Slots:
+def _holder(store: Store) -> ControllerRow | None:
+    with store.read() as conn:
+        return controllers.current(conn)
+
+
+def _asked(store: Store, holder: ControllerRow | None) -> Slots:
     """Ask a process of its own: a launcher may load much, connect somewhere and leave threads behind."""
     command = [sys.executable, "-m", __name__]
-    environment = {**os.environ, "DET_STORE": start.address(store)}
+    environment = {**(holder.environment if holder else {}), **os.environ, "DET_STORE": start.address(store)}
     asked = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if asked.returncode != 0:
         raise ConfigError(asked.stderr.strip().splitlines()[-1])

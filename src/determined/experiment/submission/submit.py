@@ -220,7 +220,8 @@ def check_slots(store: Store, config: ExperimentConfig, request: SubmitRequest) 
     from determined.experiment.launchers import choice
 
     # One slot is on every machine, unless it was set otherwise; looking for GPUs takes a process.
-    if config.resources.slots_per_trial > 1 or os.environ.get("DET_SLOTS") or choice.chosen() != choice.LOCAL:
+    resources, is_set = config.resources, os.environ.get("DET_SLOTS") or os.environ.get("DET_LAUNCHER")
+    if resources.slots_per_trial > 1 or resources.resource_pool or is_set:
         try:
             slots.check(config, choice.find_slots(store))
         except errors.ConfigError as error:

@@ -92,6 +92,7 @@ class QueuedJob(Answer):
     max_slots: int | None
     state: str
     owner: str
+    waiting: str  # why trials wait for nodes of the cluster; empty if none does
 
 
 class SlotAnswer(Answer):
@@ -104,6 +105,16 @@ class SlotAnswer(Answer):
     trial_id: int | None
     attempt: int | None
     state: str | None
+
+
+class NodeAnswer(Answer):
+    """One node of the cluster, and how many of its slots are in use."""
+
+    name: str
+    address: str
+    slots: int
+    slots_used: int
+    pools: list[str]
 
 
 class ControllerAnswer(Answer):
@@ -127,6 +138,7 @@ class Queue(Answer):
 
     jobs: list[QueuedJob]
     slots: list[SlotAnswer]
+    nodes: list[NodeAnswer]  # of the cluster; none if trials run on one machine
     controller: ControllerAnswer
 
 

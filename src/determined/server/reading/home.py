@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from determined import store
 from determined.client import Determined
-from determined.client.following import queue
+from determined.client.following.occupancy import Occupancy, occupancy
 from determined.client.following.progress import TimeLeft, in_order
 from determined.errors import DeterminedError
+from determined.experiment.launchers import choice
 from determined.experiment.slots import Slots, detect
 from determined.server.answers.overview import EndedExperiment, Home, RecentProject, RunningExperiment
 from determined.server.answers.tables import Condition, Group, TableQuestion
@@ -46,7 +47,7 @@ def home(client: Determined, index: RunIndex, since: datetime.datetime | None) -
     going = _found(index, Group(all_of=[_state("is not", state) for state in ENDED]), "-run.id", MOST_RUNNING)
     ended = _found(index, _over(moment, "COMPLETED", "CANCELED"), "-run.end_time", MOST_ENDED)
     failed = _found(index, _over(moment, "ERROR"), "-run.end_time", MOST_FAILED)
-    slots = all_slots(client)
+    slots = occupied(client).slots
     with client._session.read() as conn:
         lines = _last_lines(conn, [row["id"] for row in failed])
         return Home(
@@ -60,12 +61,15 @@ def home(client: Determined, index: RunIndex, since: datetime.datetime | None) -
         )
 
 
-def all_slots(client: Determined) -> list[queue.Slot]:
-    """Return the slots; none if those of this machine are set in a way that nobody understands."""
+def occupied(client: Determined) -> Occupancy:
+    """Return the slots and nodes; none if those of this machine are set in a way that nobody understands.
+
+    Of a cluster it knows what the controller has said: a page that is looked at asks no cluster.
+    """
     known = Slots("cpu", ())
     with contextlib.suppress(DeterminedError):
-        known = detected()
-    return queue.slots(client._session, known)
+        known = choice.shown_slots(client._session.store, here=detected, may_ask=False)
+    return occupancy(client._session, known)
 
 
 def _state(operator: Any, state: str) -> Condition:

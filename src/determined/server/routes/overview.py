@@ -18,6 +18,7 @@ from determined.server.answers.overview import (
     ControllerAnswer,
     Hits,
     Home,
+    NodeAnswer,
     Queue,
     QueueChange,
     QueuedJob,
@@ -25,8 +26,8 @@ from determined.server.answers.overview import (
 )
 from determined.server.depends import Client, Index
 from determined.server.reading.finding import hits
-from determined.server.reading.home import all_slots
 from determined.server.reading.home import home as home_of
+from determined.server.reading.home import occupied
 from determined.server.rules import CHANGES, READS
 from determined.store.experiments import ExperimentFilter
 from determined.store.messages import now
@@ -61,9 +62,11 @@ def home(client: Client, index: Index, since: datetime.datetime | None = None) -
 def queue(client: Client) -> Queue:
     """Return the queue, the slots and the controller."""
     status = dataclasses.asdict(client.controller.status())
+    found = occupied(client)
     return Queue(
         jobs=[QueuedJob(**job.to_dict()) for job in client.list_jobs()],
-        slots=[SlotAnswer(**slot.to_dict()) for slot in all_slots(client)],
+        slots=[SlotAnswer(**slot.to_dict()) for slot in found.slots],
+        nodes=[NodeAnswer(**node.to_dict()) for node in found.nodes],
         controller=ControllerAnswer(**{name: status[name] for name in ControllerAnswer.model_fields}),
     )
 

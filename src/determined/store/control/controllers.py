@@ -39,6 +39,17 @@ class ControllerRow:
             return _process.is_alive(self.pid, self.process_started)
         return now() - self.last_beat < SILENCE
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that chose its launcher: what another controller needs to find the same trials."""
+        return dict(self.info.get("environment") or {})
+
+    @property
+    def waiting(self) -> dict[int, str]:
+        """Why trials wait for nodes of the cluster, by trial; nothing is known once it is dead."""
+        reasons = (self.info.get("waiting") or {}) if self.is_alive else {}
+        return {int(trial): reason for trial, reason in reasons.items()}
+
 
 def current(conn: sa.Connection, *, lock: bool = False) -> ControllerRow | None:
     """Return who holds the lease, dead or alive; with `lock`, nobody takes or leaves it until the transaction ends."""

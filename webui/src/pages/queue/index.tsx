@@ -46,6 +46,7 @@ function JobRow({ job, locked, onChange }: { job: Job; locked: string; onChange:
         <div className="phone-only muted num">
           {job.slots_used > 0 ? `${job.slots_used} of ${plural(job.slots_asked, "slot")}` : place(job)} · priority {job.priority}
         </div>
+        {job.waiting && <div className="waiting muted">{job.waiting}</div>}
       </td>
       <td>
         <State state={job.state} />
@@ -107,7 +108,7 @@ export default function Queue() {
   useCrumbs({ label: "Queue" });
   const queue = useGet(["queue"], "/api/v1/queue", {});
   if (!queue.data) return <div className="page">{queue.error ? <ErrorNote error={queue.error} retry={queue.refetch} /> : <Skeleton />}</div>;
-  const { jobs, slots, controller } = queue.data;
+  const { jobs, slots, nodes, controller } = queue.data;
   return (
     <div className="page">
       <h1 className="visually-hidden">Queue</h1>
@@ -125,7 +126,7 @@ export default function Queue() {
             {slots.filter((slot) => slot.trial_id !== null).length} of {slots.length} in use
           </span>
         </header>
-        <Slots slots={slots} jobs={jobs} />
+        <Slots slots={slots} nodes={nodes} jobs={jobs} />
         <Controller controller={controller} />
       </section>
     </div>

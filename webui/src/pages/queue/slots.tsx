@@ -1,29 +1,37 @@
-// Each slot as a cell, by machine: who holds it.
+// Each slot as a cell, by machine or by node of the cluster: who holds it.
+import { plural } from "../../format";
 import { State, isMoving } from "../../parts";
 import { Link } from "../../route";
 import type { Job, QueueAnswer } from ".";
 
 type Slot = QueueAnswer["slots"][number];
+type Node = QueueAnswer["nodes"][number];
 
-function byNode(slots: Slot[]): Map<string, Slot[]> {
-  const nodes = new Map<string, Slot[]>();
+/** The slots of each node; a node without any is there, too. */
+export function byNode(slots: Slot[], known: Node[]): Map<string, Slot[]> {
+  const nodes = new Map<string, Slot[]>(known.map((node) => [node.name, []]));
   for (const slot of slots) nodes.set(slot.node, [...(nodes.get(slot.node) ?? []), slot]);
   return nodes;
 }
 
+/** What a slot is called on its node: `CPU 0`, `GPU 1`. */
+export function label(slot: Pick<Slot, "id" | "device">): string {
+  const number = slot.id.slice(slot.id.lastIndexOf("/") + 1);
+  return slot.device === slot.id || slot.device.endsWith(` ${number}`) ? slot.device : `${slot.device} ${number}`;
+}
+
 function Cell({ slot, name }: { slot: Slot; name: string | undefined }) {
-  const label = `${slot.device} ${slot.id}`;
   if (slot.trial_id === null) {
     return (
       <li className="slot free">
-        <span className="muted">{label}</span>
+        <span className="muted">{label(slot)}</span>
         <span className="muted">free</span>
       </li>
     );
   }
   return (
     <li className="slot">
-      <span className="muted">{label}</span>
+      <span className="muted">{label(slot)}</span>
       <Link to={`/trials/${slot.trial_id}`} className="clip" title={name}>
         {name ?? `Experiment ${slot.experiment_id}`}
       </Link>
@@ -36,17 +44,37 @@ function Cell({ slot, name }: { slot: Slot; name: string | undefined }) {
   );
 }
 
-export function Slots({ slots, jobs }: { slots: Slot[]; jobs: Job[] }) {
+function About({ node }: { node: Node }) {
+  return (
+    <span className="muted">
+      {node.slots ? `${node.slots_used} of ${plural(node.slots, "slot")} in use` : "no slots"} · {node.address}
+      {node.pools.length > 0 && ` · ${node.pools.length === 1 ? "pool" : "pools"} ${node.pools.join(", ")}`}
+    </span>
+  );
+}
+
+export function Slots({ slots, nodes, jobs }: { slots: Slot[]; nodes: Node[]; jobs: Job[] }) {
   const names = new Map(jobs.map((job) => [job.id, job.name]));
-  const nodes = byNode(slots);
-  return [...nodes].map(([node, own]) => (
-    <div key={node}>
-      {nodes.size > 1 && <h3>{node}</h3>}
-      <ul className="slots">
-        {own.map((slot) => (
-          <Cell key={slot.id} slot={slot} name={slot.experiment_id === null ? undefined : names.get(slot.experiment_id)} />
-        ))}
-      </ul>
-    </div>
-  ));
+  const known = new Map(nodes.map((node) => [node.name, node]));
+  const groups = byNode(slots, nodes);
+  return [...groups].map(([name, own]) => {
+    const node = known.get(name);
+    return (
+      <div key={name}>
+        {(groups.size > 1 || node) && (
+          <div className="slot-node">
+            <h3>{name}</h3>
+            {node && <About node={node} />}
+          </div>
+        )}
+        {own.length > 0 && (
+          <ul className="slots">
+            {own.map((slot) => (
+              <Cell key={slot.id} slot={slot} name={slot.experiment_id === null ? undefined : names.get(slot.experiment_id)} />
+            ))}
+          </ul>
+        )}
+      </div>
+    );
+  });
 }
