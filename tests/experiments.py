@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import sqlalchemy as sa
 
 from determined.client import Determined
 from determined.experiment.controller import history
@@ -82,8 +83,8 @@ def controller_pid(store: Store) -> int | None:
 def engine_events(store: Store, experiment_id: int) -> int:
     """Return how many events the engine has handled."""
     with store.read() as conn:
-        query = "SELECT count(*) FROM events WHERE kind = 'ENGINE' AND experiment_id = ?"
-        return int(conn.exec_driver_sql(query, (experiment_id,)).scalar() or 0)
+        query = sa.text("SELECT count(*) FROM events WHERE kind = 'ENGINE' AND experiment_id = :experiment")
+        return int(conn.execute(query, {"experiment": experiment_id}).scalar() or 0)
 
 
 def is_over(store: Store, experiment_id: int) -> bool:

@@ -6,6 +6,7 @@ import io
 import stat
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,21 @@ def add(store: Store, *members: tuple[str, bytes, str]) -> int:
 
 
 FILE, LINK = tarfile.REGTYPE, tarfile.SYMTYPE
+
+
+def test_the_store_is_waited_for(sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 16: a server that restarts just now is no failure of a trial that is about to start."""
+    ident = add(sqlite_store, ("run.sh", FILE, "echo"))
+    real, trouble = sqlite_store.read, [errors.StoreUnavailable("the server restarts")] * 2
+
+    def read() -> Any:
+        if trouble:
+            raise trouble.pop()
+        return real()
+
+    monkeypatch.setattr(sqlite_store, "read", read)
+    working_directory.fill(tmp_path / "work", str(tmp_path), sqlite_store, ident)
+    assert (tmp_path / "work" / "run.sh").read_text() == "echo"
 
 
 def test_files_modes_and_links_are_there(sqlite_store: Store, tmp_path: Path) -> None:

@@ -33,12 +33,18 @@ METADATA = "metadata.json"
 
 
 def recover_runs(store: Store, home: Path, store_hash: str) -> None:
-    """Deliver what dead runs in this data directory have left for this store. One that fails stays for the next run."""
+    """Deliver what dead runs in this data directory have left for this store. One that fails stays for the next run.
+
+    Raises:
+        StoreUnavailable: The store cannot be written to now; nothing is lost.
+    """
     for unfinished in find_unfinished(home / "runs"):
         if unfinished.description.store != store_hash:
             continue
         try:
             _recover_run(store, Run(unfinished.name.partition(".")[0], home), unfinished)
+        except errors.StoreUnavailable:
+            raise
         except Exception as failed:  # noqa: BLE001 - no reason not to record this run
             logger.debug("Run %s is not recovered: %s", unfinished.name, failed)
 

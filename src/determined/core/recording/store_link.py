@@ -301,7 +301,8 @@ class StoreLink(Link):
                 self._store, self._store_id = store, store.id
                 self.place = store.url
                 if self._rank == 0:
-                    recovery.recover_runs(store, self._run.home, self._description.store)
+                    with contextlib.suppress(errors.StoreUnavailable):  # what waits goes on waiting
+                        recovery.recover_runs(store, self._run.home, self._description.store)
             return self._store
 
     def _begin_run(self, store: Store) -> RecordedRun:

@@ -93,8 +93,9 @@ def run(
         guard.end_descendants()
         found = Exit(1, f"its agent failed: {failed!r}")
     is_lost = signals.order is not None and signals.order.code is None
-    if found.code != 0:
-        exit_record.deliver_reports(store, task.home, task.store)
+    exit_record.deliver_reports(
+        store, task.home, task.store, ended_well=found.code == 0, patience=exit_record.PATIENCE_SECONDS
+    )
     if records and not is_lost:
         _record(task, store, found)
     ended()

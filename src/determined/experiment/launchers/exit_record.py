@@ -16,16 +16,19 @@ from datetime import datetime
 from pathlib import Path
 
 from determined import errors
+from determined.core.recording.journal import UNSENT
 from determined.experiment.launchers import policies
 from determined.store import attempts, logs
 from determined.store.attempts import AttemptRow
 from determined.store.control import pending
 from determined.store.database.connection import Store
+from determined.store.database.waiting import when_available
 from determined.store.messages import LogLine, now
 
 logger = logging.getLogger("determined.experiment")
 
 PATIENCE_SECONDS = 3600.0
+REPORTS_SECONDS = 5.0
 RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
 SUFFIX = ".exit.json"
 
@@ -101,8 +104,10 @@ def refuse(store: Store, attempt: AttemptRow, reason: str) -> None:
     record(store, Ending(*ids, 1, reason, now().isoformat()))
 
 
-def deliver_reports(store: Store, home: str, address: str) -> None:
-    """Deliver the reports that killed training processes have left on disk: their last checkpoint may be among them.
+def deliver_reports(
+    store: Store, home: str, address: str, *, ended_well: bool = False, patience: float = REPORTS_SECONDS
+) -> bool:
+    """Deliver the reports that training processes have left on disk: their last checkpoint may be among them.
 
     To be done before the end is recorded: the next attempt goes on from the newest checkpoint that the store knows.
 
@@ -110,12 +115,23 @@ def deliver_reports(store: Store, home: str, address: str) -> None:
         store: Where.
         home: The data directory.
         address: What `DET_STORE` is for the trials of this store.
+        ended_well: The processes left nothing but what they could not report because the store was unavailable.
+        patience: How many seconds to wait for the store.
+
+    Returns:
+        False if some stay on disk: the next run delivers them.
     """
-    if not (Path(home) / "runs").is_dir():
-        return
+    if not any((Path(home) / "runs").glob(f"*/{UNSENT}" if ended_well else "*")):
+        return True
     from determined.core.recording import recovery, run_description  # seldom needed
 
-    recovery.recover_runs(store, Path(home), run_description.store_hash(address))
+    known_as = run_description.store_hash(address)
+    try:
+        when_available(lambda: recovery.recover_runs(store, Path(home), known_as), patience)
+    except errors.StoreUnavailable as failed:
+        logger.warning("Reports of trials stay in %s: %s", Path(home) / "runs", failed)
+        return False
+    return True
 
 
 def recover(store: Store, home: str, allocation_id: str) -> bool:

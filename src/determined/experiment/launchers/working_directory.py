@@ -20,6 +20,10 @@ from typing import Any
 from determined import errors
 from determined.store.control import code
 from determined.store.database.connection import Store
+from determined.store.database.waiting import when_available
+
+STORE_SECONDS = 300.0
+"""How long an attempt waits for the store to have its code: that it is away for a while is no failure of the trial."""
 
 
 def of(home: str, allocation_id: str) -> Path:
@@ -75,11 +79,9 @@ def mount(directory: Path, mounts: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def unpacked(home: str, store: Store, snapshot_id: int) -> Path:
     """Return the directory of a code snapshot, unpacked now if it is the first time."""
-    with store.read() as conn:
-        place = Path(home) / "code" / code.get(conn, snapshot_id).sha256
-        if place.is_dir():
-            return place
-        content = code.content(conn, snapshot_id)
+    place, content = when_available(lambda: _find_snapshot(home, store, snapshot_id), STORE_SECONDS)
+    if place.is_dir():
+        return place
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
@@ -91,6 +93,13 @@ def unpacked(home: str, store: Store, snapshot_id: int) -> Path:
     finally:
         _remove_tree(draft)
     return place
+
+
+def _find_snapshot(home: str, store: Store, snapshot_id: int) -> tuple[Path, bytes]:
+    """Return where a snapshot is unpacked, and what it holds unless it is."""
+    with store.read() as conn:
+        place = Path(home) / "code" / code.get(conn, snapshot_id).sha256
+        return place, b"" if place.is_dir() else code.content(conn, snapshot_id)
 
 
 def unpack(content: bytes, target: Path) -> None:
