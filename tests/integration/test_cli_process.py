@@ -84,9 +84,10 @@ def test_following_ends_with_a_run_that_was_asked_to_stop(history: History) -> N
 
 
 def test_reads_need_nobody_else(history: History) -> None:
-    """P-91: with no controller and no server running, `e list`, `t describe` and `t logs` work."""
+    """P-91: with no controller and no server running, `e list`, `t describe`, `t logs` and `j list` work."""
     run = history.run("one", lines=["hello"], validation={10: 0.5})
-    for words in (("e", "list", "-a"), ("t", "describe", run.trial_id), ("t", "logs", run.trial_id)):
+    trial = run.trial_id
+    for words in (("e", "list", "-a"), ("t", "describe", trial), ("t", "logs", trial), ("j", "list", "--csv")):
         code, out, err = finish(start(*words))
         assert (code, err) == (0, "")
         assert out

@@ -58,7 +58,7 @@ def describe(trial_id: int, metrics: bool, metrics_summary: bool, limit: int | N
     if metrics_summary:
         summary.show(form)
         return
-    reason = found.state_reason or client.controller.waiting().get(trial_id)
+    reason = client.controller.waiting().get(trial_id) or found.state_reason or None
     header, body = _header(found, reason), _steps(workloads(found)[offset:][:limit], with_training=metrics)
     if form == "table":  # for people; what is left out is in CSV and JSON, the summary in a table of its own
         header, body = header.without("Summary Metrics"), body.without("Checkpoint Metadata")

@@ -86,7 +86,7 @@ def test_the_queue_says_why_trials_wait_for_nodes(det: Det, history: History) ->
     }
     assert yaml.safe_load(det("job", "list", "--yaml").stdout)[0]["waiting"] == said
     assert said in det("job", "list").stdout
-    assert WAITS in det("trial", "describe", second.trial_id).stdout
+    assert WAITS in det("trial", "describe", second.trial_id).stdout, "rather than why its state changed"
 
 
 def test_a_dead_controller_knows_no_reasons(det: Det, history: History) -> None:

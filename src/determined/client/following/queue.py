@@ -11,6 +11,7 @@ from determined import store
 from determined.client._session import Session
 from determined.errors import InvalidValue, Refused
 from determined.experiment.lifecycle import State, shown_state
+from determined.store.control import controllers
 
 PRIORITY = 42
 GOING = ("PAUSED", "ACTIVE", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
@@ -60,7 +61,7 @@ def jobs(session: Session) -> list[Job]:
         found = [store.experiments.get(conn, row.id) for row in store.experiments.find(conn, which)]
         counts = store.experiments.trial_counts(conn, [row.id for row in found])
         holding = store.overview.running.holding_slots(conn)
-        controller = store.control.controllers.current(conn)
+        controller = controllers.current(conn)
     reasons = controller.waiting if controller else {}
     of: dict[int, list[store.overview.running.Launch]] = {}
     for launch in holding:

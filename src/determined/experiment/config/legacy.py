@@ -143,7 +143,8 @@ def _mounts(mounts: list[BindMount]) -> Iterator[str]:
 def _advice(given: Fields) -> Iterator[str]:
     resources = given.resources
     if resources.resource_pool not in ("", "default"):
-        yield f"resources.resource_pool is {resources.resource_pool!r}; on one machine there is only the default pool."
+        pool = resources.resource_pool
+        yield f"resources.resource_pool is {pool!r}; only the launcher ray has pools, local ignores it."
     if resources.max_slots is not None and resources.max_slots < resources.slots_per_trial:
         yield (
             f"resources.max_slots is {resources.max_slots}, less than slots_per_trial ({resources.slots_per_trial}): "
