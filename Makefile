@@ -7,10 +7,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-search test quick check docs promises ui bench clean
+.PHONY: help demo demo-search demo-cluster test quick check docs promises ui bench clean
 
 help:  ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -25,6 +25,9 @@ demo: $(READY)  ## Train a real model, interrupt it, resume it, and prove that n
 
 demo-search: $(READY)  ## Search among 16 networks on two slots, stop the weak ones early, and show what that saved
 	@DET_HOME=demo-output $(BIN)/python examples/demo_search.py
+
+demo-cluster: $(READY)  ## Search on three Ray nodes and PostgreSQL, kill a node half-way, and check that nothing is lost
+	@DET_HOME=demo-output $(BIN)/python examples/demo_cluster.py
 
 test: $(READY)  ## Run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
