@@ -4,6 +4,7 @@ def test_something(nursery):                              # one per session (and
     ends = nursery.run(2, body, [argument])               # like `tests.ranks.run_processes(bare=True)`
     job = nursery.start(2, body, [argument])              # ... or send signals to job.pids, then
     outcomes = job.wait(timeout=30)
+    done = nursery.run_script(path, "--epochs", "3")      # like subprocess.run([sys.executable, path, "--epochs", "3"])
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import gc
 import json
 import os
+import runpy
 import select
 import signal
 import subprocess
@@ -22,7 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.ranks import ROOT, Outcome, _outcome, _torch_variables, free_port, places
+from determined.core import DistributedContext
+from tests.ranks import ROOT, Outcome, _outcome, _secret_of, _torch_variables, free_port, places
 
 
 class Job:
@@ -98,29 +101,55 @@ class Nursery:
         self._files.cleanup()
 
     def start(
-        self, size: int, body: Callable[..., Any], arguments: Sequence[Any] = (), env: Mapping[str, str] | None = None
+        self,
+        size: int,
+        body: Callable[..., Any],
+        arguments: Sequence[Any] = (),
+        env: Mapping[str, str] | None = None,
+        *,
+        machines: Sequence[int] | None = None,
+        joined: bool = False,
     ) -> Job:
-        """Have `size` ranks run `body(*arguments)`, which is at the top of a module; arguments go through JSON."""
+        """Have `size` ranks run `body(*arguments)`, which is at the top of a module; arguments go through JSON.
+
+        If they are `joined`, it is `body(distributed, *arguments)`. `machines` has their sizes: one, unless told.
+        """
+        port = self._stack.enter_context(free_port())
+        common = {**os.environ, **_secret_of(machines)}
+        environments = [{**common, **_torch_variables(place, port), **(env or {})} for place in places(size, machines)]
+        return self._start(body, arguments, environments, joined)
+
+    def _start(
+        self, body: Callable[..., Any], arguments: Sequence[Any], environments: list[dict[str, str]], joined: bool
+    ) -> Job:
         self._jobs += 1
         directory = Path(self._files.name) / str(self._jobs)
         directory.mkdir()
-        port = self._stack.enter_context(free_port())
         self._pids = []
-        for place in places(size):
-            (directory / f"{place['rank']}.log").touch()
-            variables = {**os.environ, **_torch_variables(place, port), **(env or {}), "OMP_NUM_THREADS": "1"}
+        for rank, variables in enumerate(environments):
+            (directory / f"{rank}.log").touch()
             order = {
                 "call": [body.__module__, body.__qualname__, list(arguments)],
-                "env": {name: value for name, value in variables.items() if value != ""},
+                "env": {name: value for name, value in variables.items() if value != ""} | {"OMP_NUM_THREADS": "1"},
                 "directory": str(directory),
-                "rank": place["rank"],
+                "rank": rank,
+                "joined": joined,
             }
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
-        while len(self._pids) < size:
+        while len(self._pids) < len(environments):
             self._look(30)
         return Job(self._pids, directory, self._ended, self._look)
+
+    def run_script(self, path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """What `python path arguments` does in the directory of the script, as far as the script can tell."""
+        errors = Path(self._files.name) / f"{self._jobs}.stderr"
+        job = self._start(be_a_script, [str(errors), str(path), *arguments], [{**os.environ, **env}], joined=False)
+        (outcome,) = job.wait(300)
+        return subprocess.CompletedProcess(
+            [sys.executable, str(path), *arguments], outcome.exit_code, outcome.output, errors.read_text()
+        )
 
     def _look(self, seconds: float) -> None:
         assert self._process.stdout is not None
@@ -183,7 +212,7 @@ def main() -> None:
                 told.write(f"ended {pid} {os.waitstatus_to_exitcode(status)}\n".encode())
 
 
-def be_a_rank(call: list[Any], env: dict[str, str], directory: str, rank: int) -> None:
+def be_a_rank(call: list[Any], env: dict[str, str], directory: str, rank: int, joined: bool) -> None:
     """Never returns."""
     os.setsid()
     log = os.open(f"{directory}/{rank}.log", os.O_WRONLY | os.O_APPEND)
@@ -197,13 +226,26 @@ def be_a_rank(call: list[Any], env: dict[str, str], directory: str, rank: int) -
     module, name, arguments = call
     try:
         body = getattr(importlib.import_module(module), name)
-        said = {"returned": body(*arguments)}
+        with contextlib.ExitStack() as stack:
+            if joined:
+                arguments.insert(0, stack.enter_context(DistributedContext.from_torch_distributed(timeout=90)))
+            said = {"returned": body(*arguments)}
     except BaseException as error:
         said = {"error": type(error).__name__, "text": str(error)}
         Path(f"{directory}/{rank}.json").write_text(json.dumps(said))
         raise
     Path(f"{directory}/{rank}.json").write_text(json.dumps(said))
     sys.exit(0)
+
+
+def be_a_script(errors: str, path: str, *arguments: str) -> None:
+    """Run a script in this process, with a place of its own for what it says to stderr."""
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    os.chdir(Path(path).parent)
+    sys.path[0] = str(Path(path).parent)
+    sys.argv[:] = [path, *arguments]
+    sys.orig_argv[:] = [sys.executable, *sys.argv]
+    runpy.run_path(path, run_name="__main__")
 
 
 if __name__ == "__main__":

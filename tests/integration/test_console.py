@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from determined.store import attempts
 from tests import records
+from tests.forks import Nursery
 from tests.integration.test_recorded_run import TRIAL
+
+Read = Callable[..., list[str]]
 
 
 @pytest.fixture
@@ -26,21 +29,20 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def read(script: Path, *arguments: str, **environment: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, str(script), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **environment},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stderr.splitlines()
+@pytest.fixture
+def read(script: Path, nursery: Nursery) -> Read:
+    """Runs the script to its end and returns what it tells."""
+
+    def done(*arguments: str, **environment: str) -> list[str]:
+        ended = nursery.run_script(script, *arguments, **environment)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stderr.splitlines()
+
+    return done
 
 
 @pytest.mark.parametrize("way", ["ctrl-c", "det trial stop"])
-def test_a_stopped_run_says_who_asked_and_how_to_go_on(way: str, script: Path) -> None:
+def test_a_stopped_run_says_who_asked_and_how_to_go_on(way: str, script: Path, read: Read) -> None:
     """Issue 12: after Ctrl-C or `det trial stop`: who asked, what was saved, and a line to type that really goes on."""
     command = [sys.executable, str(script), "--slow", "--batches", "100000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -64,21 +66,21 @@ def test_a_stopped_run_says_who_asked_and_how_to_go_on(way: str, script: Path) -
     assert any(line.startswith(f"Saved after batch {batches}: checkpoint {saved} in ") for line in said)
     assert said[-2:] == ["Look at it with: det trial describe 1", f"To go on: {shlex.join(command)}"]
     script.write_text(script.read_text() + "# changed\n")
-    again = read(script, "--batches", str(batches + 10))
+    again = read("--batches", str(batches + 10))
     assert again[0] == (
         f"Going on from experiment 1 at batch {batches} (checkpoint {saved[:8]}, less than a minute old, "
         f"by another version of train.py), to train {batches + 10} batches in all."
     )
 
 
-def test_a_run_tells_each_thing_once(script: Path) -> None:
+def test_a_run_tells_each_thing_once(script: Path, read: Read) -> None:
     """Issue 12: without a terminal too; with logging at INFO the same lines come from there, and not twice."""
-    said = read(script, "--batches", "20")
+    said = read("--batches", "20")
     assert said[0].startswith("LineTrial starts afresh, to train 20 batches: there is no checkpoint of LineTrial by ")
     assert said[-1] == "Look at it with: det trial describe 1"
-    assert read(script, "--batches", "20", DET_QUIET="1") == []
+    assert read("--batches", "20", DET_QUIET="1") == []
     with_logging = "logging.basicConfig(level=logging.INFO)\n\nclass LineTrial"
     script.write_text(script.read_text().replace("class LineTrial", with_logging))
-    logged = read(script, "--batches", "30")
+    logged = read("--batches", "30")
     assert sum("Going on from experiment 1" in line for line in logged) == 1
     assert all(line.startswith(("INFO:", "WARNING:")) for line in logged)

@@ -1,4 +1,4 @@
-"""Ranks that are real processes, under torchrun or its variables. Starting torch is slow, so each start checks much."""
+"""Ranks that are real processes, under torchrun or its variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 
 from determined.core import DistributedContext
 from determined.errors import CollectiveError
-from tests.ranks import ROOT, each_in_a_thread, free_port, places, run_processes, try_processes
+from tests.forks import Nursery
+from tests.ranks import ROOT, free_port, places, run_processes
 
 
 def rounds(distributed: DistributedContext, count: int) -> int:
@@ -54,12 +55,16 @@ def rounds_and_a_group(distributed: DistributedContext) -> list[Any]:
 
 
 @pytest.mark.parametrize(("size", "torchrun"), [(3, False), (2, True)])
-def test_a_thousand_rounds_and_a_group_at_the_same_address(size: int, torchrun: bool) -> None:
+def test_a_thousand_rounds_and_a_group_at_the_same_address(size: int, torchrun: bool, nursery: Nursery) -> None:
     """C-16, C-10: a thousand rounds of gather, allgather and broadcast in real processes all give the right values;
     init_process_group() works after our context, and ours on its store.
     """
     everyone = list(range(size))
-    for rank, found in enumerate(run_processes(size, rounds_and_a_group, torchrun=torchrun)):
+    if torchrun:
+        ends = run_processes(size, rounds_and_a_group, torchrun=True)
+    else:
+        ends = nursery.run(size, rounds_and_a_group, joined=True)
+    for rank, found in enumerate(ends):
         table = [None if rank else everyone, everyone, 0]
         assert found == [2000, table, float(sum(everyone)), everyone, everyone, "done"]
 
@@ -77,10 +82,12 @@ def group_after_close() -> list[Any]:
     return found
 
 
-def test_two_jobs_at_once_and_a_group_after_closing() -> None:
+def test_two_jobs_at_once_and_a_group_after_closing(nursery: Nursery) -> None:
     """Contract 2.5 Better: two jobs on one host do not collide; a process group may come after close() too."""
-    jobs = each_in_a_thread([lambda: run_processes(2, group_after_close, bare=True)] * 2, 240)
-    assert jobs == [[[[0, 1], [0, 1], 1.0]] * 2] * 2
+    jobs = [nursery.start(2, group_after_close) for _ in range(2)]
+    for outcome in [outcome for job in jobs for outcome in job.wait()]:
+        assert outcome.exit_code == 0, outcome.output
+        assert outcome.returned == [[0, 1], [0, 1], 1.0]
 
 
 def wait_for_the_killed(victim: int) -> str:
@@ -99,9 +106,9 @@ def wait_for_the_killed(victim: int) -> str:
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_process_is_named_at_once(victim: int) -> None:
+def test_a_killed_process_is_named_at_once(victim: int, nursery: Nursery) -> None:
     """Contract 2.5 Better: a rank killed while others wait is named; also if it hosted the store."""
-    outcomes = try_processes(2 + victim, wait_for_the_killed, bare=True, arguments=[victim])
+    outcomes = nursery.start(2 + victim, wait_for_the_killed, [victim]).wait()
     assert outcomes[victim].exit_code == -signal.SIGKILL
     for rank, outcome in enumerate(outcomes):
         if rank != victim:
@@ -135,12 +142,10 @@ def fork_and_wait() -> None:
         time.sleep(0.02)
 
 
-def test_a_chief_that_exits_is_still_heard() -> None:
+def test_a_chief_that_exits_is_still_heard(nursery: Nursery) -> None:
     """C-17: machines of 2 and 1; a forked child leaves the context alone; a chief that ends unclosed is still read."""
     with free_port() as port:
-        assert (
-            run_processes(3, exit_without_closing, machines=[2, 1], bare=True, arguments=[port]) == ["last words"] * 3
-        )
+        assert nursery.run(3, exit_without_closing, [port], machines=[2, 1]) == ["last words"] * 3
 
 
 def fail_the_first_time(distributed: DistributedContext) -> Any:

@@ -11,7 +11,7 @@ from torch import nn
 from determined import core, errors
 from determined.pytorch.parallel.gradients import DistributedModel
 from determined.pytorch.parallel.process_group import process_group
-from tests.ranks import run_processes
+from tests.forks import Nursery
 from tests.unit.pytorch.contexts import OneWeight, Trial, make_context, make_trial
 
 
@@ -125,14 +125,14 @@ def _exchange(bucket: Any, seen: list[int]) -> Any:
     return torch.distributed.all_reduce(tensor, async_op=True).get_future().then(lambda future: future.value()[0])
 
 
-def test_ranks_train_one_model():
+def test_ranks_train_one_model(nursery: Nursery) -> None:
     """T51, W13, W16: averaged over ranks and batches the weight moves by -2.5, summed over batches by -5.
 
     Gradients travel once per group; a model without anything to train is made equal; float16 on the way is rounded.
     A loss past the model, whose gradients would stay on their rank, is refused; LBFGS takes the same steps everywhere.
     3.4: several backward passes over one forward pass add up, and are averaged over ranks like one.
     """
-    for found in run_processes(2, _train_on_ranks):
+    for found in nursery.run(2, _train_on_ranks, joined=True):
         assert found["True"] == [0.0, -2.5]
         assert found["False"] == [0.0, -5.0]
         assert (found["exchanges True"], found["exchanges False"]) == (1, 1)

@@ -17,7 +17,9 @@ import pytest
 from determined import core
 from determined.store.upkeep import checks
 from tests import records
+from tests.forks import Nursery
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
 TRIAL = """
 import argparse, json, logging, sys, time
 import torch
@@ -97,16 +99,13 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def run(script: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(script), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=script.parent,
-        env={**os.environ, **environment},
-        check=False,
-    )
+@pytest.fixture
+def run(nursery: Nursery) -> Run:
+    """Runs a script to its end: `run(script, "--lr", "0.1", DET_TRACKING="off")`.
+
+    Forked, since a fresh Python spends four of five seconds importing; those that are stopped or killed here are fresh.
+    """
+    return nursery.run_script
 
 
 def well(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
@@ -126,7 +125,7 @@ def is_whole() -> bool:
     return not problems and len(seen) == len(set(seen))
 
 
-def test_a_plain_run_clears_up_when_asked_to(script: Path) -> None:
+def test_a_plain_run_clears_up_when_asked_to(script: Path, run: Run) -> None:
     """4.9, issue 6: `save_trial_best` in a local run's checkpoint_storage is kept to when the run ends."""
     well(run(script, "--policy", "all"))
     assert [row["state"] for row in records.table("checkpoints")] == ["COMPLETED"] * 4
@@ -139,7 +138,7 @@ def test_a_plain_run_clears_up_when_asked_to(script: Path) -> None:
 
 
 @pytest.mark.parametrize("way", [["--keep-plainly", "1"], ["--fit", '{"keep_best": 1, "keep_latest": 1}']], ids=str)
-def test_keeping_one_checkpoint_takes_one_line(script: Path, home: Path, way: list[str]) -> None:
+def test_keeping_one_checkpoint_takes_one_line(script: Path, home: Path, way: list[str], run: Run) -> None:
     """`checkpoint_storage: {save_trial_best: 1}` needs no type, and fit(keep_best=1, keep_latest=1) does the same: of
     four checkpoints the best and the newest are left, which are one here; what is left is what the store lists."""
     well(run(script, "--policy", "all", *way))
@@ -173,7 +172,9 @@ def test_everything_about_a_run_is_remembered(script: Path) -> None:
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"]):
         subprocess.run([*git, *words], cwd=script.parent, check=True, capture_output=True)
     script.write_text(TRIAL + "\n# changed\n")
-    well(run(script, "--api-key", "hunter2", "--lr=0.2", AWS_SECRET_ACCESS_KEY="hunter2"))
+    command = [sys.executable, str(script), "--api-key", "hunter2", "--lr=0.2"]
+    environment = {**os.environ, "AWS_SECRET_ACCESS_KEY": "hunter2"}
+    well(subprocess.run(command, cwd=script.parent, env=environment, capture_output=True, text=True, check=False))
     (experiment,) = records.table("experiments")
     assert (experiment["name"], experiment["script"], experiment["state"]) == ("a line", str(script), "COMPLETED")
     assert (experiment["searcher_metric"], experiment["unmanaged"]) == ("error", True)
@@ -201,7 +202,7 @@ def test_everything_about_a_run_is_remembered(script: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["variable", "argument"])
-def test_tracking_can_be_turned_off(way: str, script: Path, home: Path) -> None:
+def test_tracking_can_be_turned_off(way: str, script: Path, home: Path, run: Run) -> None:
     """Decision 4: DET_TRACKING=off, or init(tracking=False), records nothing; "latest" works all the same."""
     if way == "argument":
         script.write_text(TRIAL.replace("seed=5)", "seed=5, tracking=False)"))
@@ -212,7 +213,7 @@ def test_tracking_can_be_turned_off(way: str, script: Path, home: Path) -> None:
     assert sorted(path.name for path in home.iterdir() if path.name != "tensorboard") == ["checkpoints"]
 
 
-def test_a_stopped_run_goes_on_as_the_same_trial(script: Path) -> None:
+def test_a_stopped_run_goes_on_as_the_same_trial(script: Path, run: Run) -> None:
     """P-49, decision 3: SIGTERM leaves it PAUSED with a checkpoint; "latest" goes on as attempt 2 of the same trial."""
     with subprocess.Popen(
         [sys.executable, str(script), "--slow", "--batches", "100000"], stdout=subprocess.PIPE, cwd=script.parent
@@ -235,7 +236,7 @@ def test_a_stopped_run_goes_on_as_the_same_trial(script: Path) -> None:
     assert is_whole()
 
 
-def test_a_failure_is_remembered_with_its_reason(script: Path) -> None:
+def test_a_failure_is_remembered_with_its_reason(script: Path, run: Run) -> None:
     """C-70: ERROR, with the exception in one line; the next run repeats what was lost, and no step is told twice."""
     assert run(script, "--fails-at", "27").returncode == 1
     (trial,) = records.table("trials")
@@ -249,7 +250,7 @@ def test_a_failure_is_remembered_with_its_reason(script: Path) -> None:
 
 
 @pytest.mark.parametrize("tracking", ["on", "off"])
-def test_each_of_several_hyperparameters_trains_on_its_own(tracking: str, script: Path, home: Path) -> None:
+def test_each_of_several_hyperparameters_trains_on_its_own(tracking: str, script: Path, home: Path, run: Run) -> None:
     """Issue 12: `for lr in ...` with "latest" in the script trains a run for each, and says why it starts afresh; the
     same value again has nothing left to train."""
     environment = {"DET_TRACKING": tracking}
@@ -269,7 +270,7 @@ def test_each_of_several_hyperparameters_trains_on_its_own(tracking: str, script
         assert [row["attempt"] for row in records.table("trials")] == [1, 2, 1]
 
 
-def test_a_named_checkpoint_always_goes_on(script: Path) -> None:
+def test_a_named_checkpoint_always_goes_on(script: Path, run: Run) -> None:
     """Issue 12, P-62: an id goes on with other hyperparameters too, as a new experiment whose parent is recorded; one
     warning names the difference with both values, and says that the optimizer's saved state wins."""
     well(run(script, "--batches", "20"))
@@ -289,7 +290,7 @@ def test_a_named_checkpoint_always_goes_on(script: Path) -> None:
     assert [row["parent_id"] for row in records.table("experiments")] == [None, 1, 1]
 
 
-def test_test_mode_never_counts(script: Path) -> None:
+def test_test_mode_never_counts(script: Path, run: Run) -> None:
     """Issue 12: a run in test mode goes on from nothing, and nothing goes on from it."""
     trial = script.with_name("trial.py")
     trial.write_text(TRIAL.replace("latest_checkpoint=args.latest", "latest_checkpoint='latest', test_mode=args.slow"))
@@ -298,7 +299,7 @@ def test_test_mode_never_counts(script: Path) -> None:
     assert [(row["attempt"], row["total_batches"]) for row in records.table("trials")] == [(1, 1), (2, 30), (1, 1)]
 
 
-def test_another_script_does_not_take_over(script: Path) -> None:
+def test_another_script_does_not_take_over(script: Path, run: Run) -> None:
     """Issue 6: the same class in another script begins afresh: "latest" means one's own."""
     well(run(script, "--batches", "20"))
     other = script.with_name("other.py")
@@ -308,7 +309,7 @@ def test_another_script_does_not_take_over(script: Path) -> None:
     assert [row["attempt"] for row in records.table("trials")] == [1, 1]
 
 
-def test_the_best_so_far_survives_a_restart(script: Path) -> None:
+def test_the_best_so_far_survives_a_restart(script: Path, run: Run) -> None:
     """Issue 6, P-65: a run saved without a metric is continued with the policy "best": only better ones are saved."""
     well(run(script, "--batches", "20", "--metric", "", "--policy", "none"))
     best = min(metrics["error"] for _, metrics in records.reported("validation"))

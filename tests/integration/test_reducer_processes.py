@@ -10,7 +10,7 @@ from determined import pytorch
 from determined.core import DistributedContext
 from determined.pytorch.metrics.reducer import _PyTorchReducerContext
 from determined.pytorch.metrics.reduction import TrainingWindow, ValidationPass
-from tests.ranks import run_processes, try_processes
+from tests.forks import Nursery
 
 BATCHES = 7
 
@@ -54,7 +54,7 @@ def fail_to_pickle(distributed: DistributedContext) -> None:
     reducers.reduce_metrics(for_training=True)
 
 
-def test_two_processes_agree():
+def test_two_processes_agree(nursery: Nursery) -> None:
     """D-39, T72, T80: two real processes report the same metrics, those of one process over all batches."""
     expected = {
         "training": 3.5,
@@ -62,19 +62,19 @@ def test_two_processes_agree():
         "batches": [0.5, 2.5, 4.5, 6.5],
         "validation": {"sum": 21.0, "max": 6.0, "order": list(range(BATCHES)), "mean": 3.0},
     }
-    assert run_processes(2, train_and_validate) == [expected, expected]
+    assert nursery.run(2, train_and_validate, joined=True) == [expected, expected]
 
 
-def test_what_one_process_cannot_return_stops_both():
+def test_what_one_process_cannot_return_stops_both(nursery: Nursery) -> None:
     """Issue 3: refused in one sentence on every rank, never a hang."""
-    for outcome in try_processes(2, fail_on_rank_1):
+    for outcome in nursery.start(2, fail_on_rank_1, joined=True).wait():
         assert outcome.error == "ValueError"
         assert "['lost'] for batch 1 (rank 1)" in outcome.text
 
 
-def test_what_cannot_be_sent_stops_both():
+def test_what_cannot_be_sent_stops_both(nursery: Nursery) -> None:
     """Contract 5.1: a contribution has to be picklable; both ranks hear of one that is not."""
-    chief, other = try_processes(2, fail_to_pickle)
+    chief, other = nursery.start(2, fail_to_pickle, joined=True).wait()
     assert (chief.error, other.error) == ("CollectiveError", "ReducerFailed")
     assert "could not be pickled" in chief.text
     assert "per_slot_reduce()" in other.text

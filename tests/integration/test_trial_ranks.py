@@ -9,7 +9,7 @@ from typing import Any
 from determined import pytorch
 from determined.core import DistributedContext
 from determined.pytorch import Batch
-from tests.ranks import run_processes
+from tests.forks import Nursery
 from tests.trials import OneWeightTrial, train
 
 
@@ -33,9 +33,9 @@ def evaluate_in_full(distributed: DistributedContext) -> Any:
     return run.of("all"), run.batches, [entry[1]["loss"] for entry in run.of("validation")]
 
 
-def test_hooks_of_two_ranks() -> None:
+def test_hooks_of_two_ranks(nursery: Nursery) -> None:
     """T93, T22: rank 1 has no state, save-start or write-end calls; data is dealt, and both have one weight."""
-    (hooks, data, weight), (other_hooks, other_data, other_weight) = run_processes(2, train_in_batches)
+    (hooks, data, weight), (other_hooks, other_data, other_weight) = nursery.run(2, train_in_batches, joined=True)
     of_chief = {"state_dict", "on_checkpoint_save_start", "on_checkpoint_write_end"}
     assert [hook for hook in hooks if hook not in of_chief] == other_hooks
     assert of_chief <= set(hooks)
@@ -44,8 +44,8 @@ def test_hooks_of_two_ranks() -> None:
     assert weight == other_weight == -((1.5 + 3.5) / 2 + (5.5 + 7.5) / 2)
 
 
-def test_full_datasets_on_two_ranks() -> None:
+def test_full_datasets_on_two_ranks(nursery: Nursery) -> None:
     """T41, W54: evaluate_full_dataset runs once, on rank 0, over the unsharded loader, and training completes."""
-    chief, other = run_processes(2, evaluate_in_full)
+    chief, other = nursery.run(2, evaluate_in_full, joined=True)
     assert chief == [[[2]], [0, 1], [1.0]]
     assert other == [[], [0, 1], [1.0]]
