@@ -138,6 +138,12 @@ class RayCluster:
         self._keeper.ask(do="signal", name=name, what="node", number=signal.SIGCONT)
         self._keeper.ask(do="end", name=name)
 
+    def lasting(self, name: str, *, cpus: int, **settings: Any) -> Node:
+        """A node that stays for the session; one that was killed is started again."""
+        if not self._keeper.ask(do="is_up", name=name, port=self.port):
+            self._ask_for(name, cpus=cpus, **settings)
+        return Node(self._keeper, name)
+
     def _ask_for(self, name: str, **settings: Any) -> None:
         self._keeper.ask(do="start", name=name, port=self.port, **settings)
 
@@ -241,13 +247,13 @@ def _start(
     head: bool = False,
 ) -> None:
     home = Path(os.environ["DET_RAY_TEST"])
-    where = ["--head", f"--port={port}", f"--temp-dir={home / 't'}"] if head else [f"--address=127.0.0.1:{port}"]
+    own = ["--head", f"--port={port}", f"--temp-dir={home / 't'}", "--include-dashboard=false", "--no-monitor"]
+    where = own if head else [f"--address=127.0.0.1:{port}"]
     command = [
         *(["unshare", "--uts", "sh", "-c", f'hostname {machine} && exec "$@"', "sh"] if machine else []),
         *(str(Path(sys.executable).parent / "ray"), "start", "--block", *where),
         *(f"--node-name={name}", f"--num-cpus={cpus}", f"--num-gpus={gpus}", f"--resources={json.dumps(resources)}"),
-        *(f"--object-store-memory={MEMORY}", "--include-dashboard=false", "--include-log-monitor=false"),
-        *("--disable-usage-stats", "--no-monitor"),
+        *(f"--object-store-memory={MEMORY}", "--include-log-monitor=false", "--disable-usage-stats"),
     ]
     others = ("DET_HOME", "DET_STORE", "RAY_ADDRESS", DRIVERS_ONLY)
     inherited = {key: value for key, value in os.environ.items() if key not in others}
@@ -270,6 +276,12 @@ def _alive(port: int) -> set[str]:
         return {info.node_name for info in client.get_all_node_info().values() if info.state == 0}
     except Exception:
         return set()
+
+
+def _is_up(name: str, port: int) -> bool:
+    if name in _nodes and (_nodes[name].poll() is not None or name not in _alive(port)):
+        _end(name)
+    return name in _nodes
 
 
 def _signal(name: str, what: str, number: int) -> None:
@@ -300,7 +312,7 @@ def _free_port() -> int:
 
 
 def main() -> None:
-    answers = {"start": _start, "signal": _signal, "end": _end}
+    answers = {"start": _start, "is_up": _is_up, "signal": _signal, "end": _end}
     answer_questions(lambda do, **question: answers[do](**question))
     for name in list(_nodes):
         _end(name)

@@ -108,7 +108,7 @@ def run(
 def work_name(task: TaskSpec) -> str:
     """Return the name of the attempt's directories: nodes of one attempt may share a data directory."""
     rank = 0 if task.place is None else task.place.rank
-    return f"{task.allocation_id}.{rank}" if rank else task.allocation_id
+    return f"{task.allocation_id}.node{rank}" if rank else task.allocation_id
 
 
 def _record(task: TaskSpec, store: Store, found: Exit) -> None:

@@ -6,6 +6,7 @@ disk nor the agent's own death loses it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from determined import errors
 from determined.core.recording.journal import UNSENT
-from determined.experiment.launchers import policies
+from determined.experiment.launchers import policies, working_directory
 from determined.store import attempts, logs
 from determined.store.attempts import AttemptRow
 from determined.store.control import pending
@@ -132,6 +133,14 @@ def deliver_reports(
         logger.warning("Reports of trials stay in %s: %s", Path(home) / "runs", failed)
         return False
     return True
+
+
+def settle(store: Store, home: str, address: str, allocation_id: str) -> None:
+    """Record what an attempt has left on this machine whose agent is dead, and remove its directories."""
+    with contextlib.suppress(OSError):
+        working_directory.remove_of_all_nodes(home, allocation_id)
+    deliver_reports(store, home, address)
+    recover(store, home, allocation_id)
 
 
 def recover(store: Store, home: str, allocation_id: str) -> bool:

@@ -16,7 +16,7 @@ from determined import _process
 from determined._redact import redacted_text
 from determined.experiment import slots as machine
 from determined.experiment.controller import start
-from determined.experiment.launchers import agent, exit_record, forking, guard, working_directory
+from determined.experiment.launchers import agent, exit_record, forking, guard
 from determined.experiment.launchers.base import TaskSpec
 from determined.experiment.launchers.output import KILL
 from determined.launch import _processes
@@ -110,10 +110,7 @@ class LocalLauncher:
             self._remove_leftovers(attempt.allocation_id)
         if not is_alive:
             self._killed.discard(attempt.allocation_id)
-            with contextlib.suppress(OSError):
-                working_directory.remove(self._home, attempt.allocation_id)
-            exit_record.deliver_reports(self._store, self._home, start.address(self._store))
-            exit_record.recover(self._store, self._home, attempt.allocation_id)
+            exit_record.settle(self._store, self._home, start.address(self._store), attempt.allocation_id)
         else:
             self._killed.add(attempt.allocation_id)
 

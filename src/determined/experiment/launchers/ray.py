@@ -109,11 +109,15 @@ class RayLauncher:
 
     def kill(self, attempt: AttemptRow) -> None:
         """End all processes of an attempt now. The agent, if it lives, records the end; otherwise nobody does."""
+        from determined.experiment.controller import start
+        from determined.experiment.launchers import exit_record
+
         ident = attempt.allocation_id
         if self.is_alive(attempt) and ident not in self._unplaced:
             self._actors[ident].kill.remote()
         else:
             self._give_back(ident)
+            exit_record.settle(self._store, str(self._home), start.address(self._store), ident)
 
     def wait(self, seconds: float) -> None:
         """Wait until an attempt has ended, or for so long; attempts that waited for nodes start meanwhile."""

@@ -61,6 +61,13 @@ def remove(home: str, allocation_id: str) -> None:
     _remove_tree(info_of(home, allocation_id))
 
 
+def remove_of_all_nodes(home: str, allocation_id: str) -> None:
+    """Remove the directories of an attempt whose nodes shared this data directory."""
+    for place in (Path(home) / "work").glob(f"{allocation_id}.node*"):
+        _remove_tree(place)
+    remove(home, allocation_id)
+
+
 def mount(directory: Path, mounts: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Link the directories of `bind_mounts` into a working directory; yield a sentence for each that cannot be."""
     for entry in mounts:

@@ -1,0 +1,266 @@
+"""Experiments on a real Ray cluster of several nodes on this machine: losses of all kinds, several nodes, refusals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from determined import _process
+from determined.errors import ConfigError
+from tests.lifecycles import Lab
+from tests.ray_cluster import Node, RayCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+# Saves after each step, and waits in the middle until it is told to go on.
+STEPS = """
+with core.init() as context:
+    done = restored(context)
+    note(start=done, pid=os.getpid(), node=info.agent_id)
+    for step in range(done + 1, 5):
+        context.train.report_validation_metrics(step, {"loss": 1.0 / step})
+        save(context, step)
+        note(saved=step)
+        if step == 2 and not is_told("go"):
+            wait_for("go")
+"""
+# Two ranks on two nodes: each hears what the other has.
+RANKS = """
+with core.init(distributed=core.DistributedContext.from_torch_distributed()) as context:
+    import torch.distributed as dist
+    names = context.distributed.allgather(info.agent_id)
+    print("hello", flush=True)
+    if context.distributed.rank == 0:
+        note(start=0, nodes=names, counts=info.container_slot_counts)
+    {then}
+"""
+# Another program on the same cluster, which holds two slots.
+OTHERS = """
+import ray, time
+ray.init(log_to_driver=False, logging_level="ERROR")
+hold = ray.remote(num_cpus=1, resources={"more": 0.1})(lambda: time.sleep(1000))
+refs = [hold.remote() for _ in range(2)]
+while ray.available_resources().get("more", 0) > 1.85:
+    time.sleep(0.05)
+print("held", flush=True)
+time.sleep(1000)
+"""
+DDP = "python3 -m determined.launch.torch_distributed -- python3 ranks.py"
+
+
+@pytest.fixture
+def two_nodes(ray_cluster: RayCluster) -> list[Node]:
+    """Two nodes with a slot each, besides `one`, which has two; both are in the pool `more`."""
+    return [ray_cluster.lasting(name, cpus=1, resources={"more": 1}) for name in ("two", "three")]
+
+
+@pytest.fixture
+def on_ray(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**ray_cluster.environment, "DET_LAUNCHER": "ray"}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def ray_lab(on_ray: None, two_nodes: list[Node], home: Path, tmp_path: Path) -> Iterator[Lab]:
+    opened = Lab(tmp_path / "lab")
+    try:
+        yield opened
+        opened.leave()
+    finally:
+        opened.close()
+
+
+def pool(**resources: Any) -> dict[str, Any]:
+    return {"resources": {"resource_pool": "more", **resources}}
+
+
+def test_losses_cost_no_restart(ray_lab: Lab, two_nodes: list[Node]) -> None:
+    """P-95, P-66: a trial goes on from its checkpoint when its worker is killed, then its raylet, then its whole node,
+    and is left alone when the controller is killed: restarts unchanged, nothing from zero, no process left."""
+    experiment = ray_lab.submit(STEPS, max_restarts=0, **pool())
+    first = ray_lab.noted(experiment, "saved", 2)[0]
+    ray_lab.noted(experiment, "saved", saved=2)
+    [begun] = ray_lab.notes(experiment, start=0)
+
+    controller = ray_lab.client.controller.status().pid
+    os.kill(controller or 0, signal.SIGKILL)
+    after = ray_lab.until(lambda: _other(ray_lab, controller))
+    assert after != controller
+    assert _process.is_alive(begun["pid"])
+    assert ray_lab.only_trial(experiment).attempts()[-1].attempt == 1
+
+    agent = psutil.Process(ray_lab.only_trial(experiment).attempts()[-1].pid)
+    agent.parent().kill()  # the actor
+    second = ray_lab.noted(experiment, "start", attempt=2)[0]
+    assert second["start"] == 2
+    assert not _process.is_alive(begun["pid"])
+
+    by_name = {node.name: node for node in two_nodes}
+    lost = by_name[second["node"]]
+    lost.kill()
+    third = ray_lab.noted(experiment, "start", attempt=3)[0]
+    assert third["node"] != second["node"]
+    assert third["start"] >= 2
+    assert first["attempt"] == 1
+    ray_lab.tell("go")
+    assert ray_lab.end(experiment) == "COMPLETED"
+    trial = ray_lab.only_trial(experiment)
+    assert trial.restarts == 0
+    assert [note["saved"] for note in ray_lab.notes(experiment) if "saved" in note][-1] == 4
+
+
+def _other(lab: Lab, pid: int | None) -> int | None:
+    found = lab.client.controller.status()
+    return found.pid if found.is_alive and found.pid != pid else None
+
+
+def test_ranks_on_several_nodes(ray_lab: Lab, two_nodes: list[Node]) -> None:
+    """S11, S9, P-93: a trial of two slots runs on two nodes, each with its rank; lines carry node and rank; paused,
+    both leave at the same step with one checkpoint; a rank that fails ends the other and costs one restart (P-92)."""
+    then = """
+    for step in range(restored(context) + 1, 1000):
+        time.sleep(0.05)
+        if context.distributed.rank == 0:
+            context.train.report_validation_metrics(step, {"loss": 1.0})
+        if context.preempt.should_preempt():
+            if context.distributed.rank == 0:
+                save(context, step)
+            print("left at", step, flush=True)
+            break
+        if is_told("fail") and context.distributed.rank == 1:
+            sys.exit(7)
+"""
+    code = ray_lab.code("", ranks_py="from acting import *\n" + RANKS.replace("{then}", then.strip()))
+    experiment = ray_lab.submit(code, entrypoint=DDP, max_restarts=1, **pool(slots_per_trial=2))
+    [begun] = ray_lab.started(experiment)
+    assert sorted(begun["nodes"]) == ["three", "two"]
+    assert begun["counts"] == [1, 1]
+    rows = list(ray_lab.only_trial(experiment).iter_log_rows())
+    assert {(row.node, row.rank) for row in rows if row.text == "hello"} == set(
+        zip(begun["nodes"], (0, 1), strict=True)
+    )
+    assert sorted(ray_lab.only_trial(experiment).attempts()[-1].slot_ids) == ["three/0", "two/0"]
+
+    experiment.pause()
+    ray_lab.until(lambda: ray_lab.no_attempt_runs(experiment))
+    left = [row for row in ray_lab.only_trial(experiment).iter_log_rows() if row.text.startswith("left at")]
+    assert len(left) == 2
+    assert len({row.text for row in left}) == 1
+    assert len(ray_lab.only_trial(experiment).list_checkpoints()) == 1
+
+    ray_lab.tell("fail")
+    experiment.activate()
+    ray_lab.until(lambda: ray_lab.only_trial(experiment).restarts == 1)
+    experiment.kill()
+    assert ray_lab.end(experiment) == "CANCELED"
+
+
+def test_a_node_that_cannot_be_reached(ray_lab: Lab, two_nodes: list[Node]) -> None:
+    """S4: a node that is silent for a while loses no trial; if it was given up, what it says afterwards is refused and
+    its processes end."""
+    experiment = ray_lab.submit(STEPS, **pool())
+    ray_lab.noted(experiment, "saved", saved=2)
+    node = {node.name: node for node in two_nodes}[ray_lab.notes(experiment, start=0)[0]["node"]]
+    node.freeze()
+    time.sleep(20)  # the drill
+    node.thaw()
+    ray_lab.tell("go")
+    assert ray_lab.end(experiment) == "COMPLETED"
+    assert ray_lab.only_trial(experiment).restarts == 0
+    starts = [note["start"] for note in ray_lab.notes(experiment) if "start" in note]
+    assert starts[0] == 0
+    assert all(start >= 2 for start in starts[1:])
+
+
+def test_what_waits_and_what_never_fits(ray_lab: Lab) -> None:
+    """1.6, 9.4: what no node could ever run is refused at once; what others hold up waits with a reason, and runs
+    when they are done."""
+    with pytest.raises(ConfigError, match=r"'large', and no node .* has that resource\. Known pools: more"):
+        ray_lab.submit("", resources={"resource_pool": "large"})
+    with pytest.raises(ConfigError, match=r"is 3, and there are 2 slots on the largest node, and is_single_node"):
+        ray_lab.submit("", resources={"slots_per_trial": 3, "is_single_node": True})
+    with pytest.raises(ConfigError, match=r"is 5, and there are 4 slots"):
+        ray_lab.submit("", resources={"slots_per_trial": 5})
+
+    others = subprocess.Popen([sys.executable, "-c", OTHERS], stdout=subprocess.PIPE, text=True)
+    try:
+        assert others.stdout is not None
+        assert others.stdout.readline() == "held\n"
+        experiment = ray_lab.submit("note(start=0)", **pool(slots_per_trial=2))
+        ray_lab.until(
+            lambda: "waits for 2 CPU slots of the resource pool more: others use them" in ray_lab.log(experiment)
+        )
+    finally:
+        others.kill()
+        others.communicate()
+    assert ray_lab.end(experiment) == "COMPLETED"
+
+
+def test_a_node_that_is_excluded(ray_lab: Lab) -> None:
+    """1.4, 9.4: a log policy bars the node of the line from later attempts; with no node left the trial is an ERROR."""
+    script = "note(node=info.agent_id); print('a broken device', flush=True); sys.exit(1)"
+    policies = [{"name": "broken", "pattern": "a broken device", "action": "exclude_node"}]
+    experiment = ray_lab.submit(script, max_restarts=5, log_policies=policies, **pool())
+    assert ray_lab.end(experiment) == "ERROR"
+    assert sorted(note["node"] for note in ray_lab.notes(experiment)) == ["three", "two"]
+    assert "have excluded three, two" in ray_lab.log(experiment)
+
+
+def test_secrets_stay_with_the_trial(ray_lab: Lab) -> None:
+    """A secret reaches the trial, and no log, no command line and nothing that Ray shows."""
+    word = "correct-horse-battery"
+    environment = {"environment_variables": [f"NOTES={ray_lab._notes}", f"MY_TOKEN={word}"]}
+    script = "note(start=0, knows=os.environ['MY_TOKEN'] == '-'.join(['correct', 'horse', 'battery'])); wait_for('go')"
+    experiment = ray_lab.submit(script, environment=environment)
+    [note] = ray_lab.noted(experiment, "start")
+    assert note["knows"]
+    shown = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    asked = "import ray; ray.init(log_to_driver=False); from ray._private.state import actors; print(actors())"
+    listed = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert experiment_name(ray_lab) in listed
+    assert word not in " ".join([*shown, listed, ray_lab.log(experiment)])
+    ray_lab.tell("go")
+    assert ray_lab.end(experiment) == "COMPLETED"
+
+
+def experiment_name(lab: Lab) -> str:
+    return lab.store.id[:8]
+
+
+# Nodes that are other machines, or have other packages.
+
+
+def test_a_file_cannot_be_the_store_of_several_machines(
+    on_ray: None, ray_cluster: RayCluster, home: Path, tmp_path: Path
+) -> None:
+    """A store in a file is refused when a node is on another machine, with what to set."""
+    lab = Lab(tmp_path / "lab")
+    try:
+        with ray_cluster.node("far", machine="elsewhere"):
+            with pytest.raises(ConfigError, match=r"nodes on other machines \(far\).*Set DET_STORE=postgresql://"):
+                lab.submit("")
+    finally:
+        lab.close()
+
+
+def test_nodes_that_differ_are_refused(ray_lab: Lab, ray_cluster: RayCluster, tmp_path: Path) -> None:
+    """9.1 S7: before user code, one sentence says which versions of a node differ from the submitter's, or that its
+    directory for checkpoints is another one."""
+    other = tmp_path / "other"
+    (other / "torch-9.9.dist-info").mkdir(parents=True)
+    (other / "torch-9.9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9\n")
+    path = os.pathsep.join([str(other), os.environ["PYTHONPATH"]])
+    with ray_cluster.node("old", resources={"old": 1}, environment={"PYTHONPATH": path}):
+        experiment = ray_lab.submit("note(start=0)", resources={"resource_pool": "old"})
+        assert ray_lab.end(experiment) == "ERROR"
+    assert "Node old has torch 9.9, and the experiment was submitted with torch 2." in ray_lab.log(experiment)
+    assert ray_lab.notes(experiment) == []
