@@ -32,6 +32,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MEMORY = 80_000_000  # of each node's object store, which nothing of ours uses
 PATIENCE_SECONDS = 120.0
+ELSEWHERE = 'hostname "$1" && mount -t tmpfs none "$2" && shift 2 && exec "$@"'
 DRIVERS_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # off, or Ray replaces 127.0.0.1; a node refuses to join with it
 
 
@@ -125,6 +126,8 @@ class RayCluster:
             "RAY_AUTH_TOKEN_PATH": str(token),
             "RAY_USAGE_STATS_ENABLED": "0",
             DRIVERS_ONLY: "0",
+            "RAY_health_check_period_ms": "1000",  # a node that is gone is known to be so after some seconds
+            "RAY_health_check_timeout_ms": "3000",
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
         }
         self._keeper = Asked("tests.ray_cluster", {**self.environment, "DET_RAY_TEST": str(self.home)})
@@ -132,11 +135,15 @@ class RayCluster:
 
     @contextlib.contextmanager
     def node(self, name: str, *, cpus: int = 2, **settings: Any) -> Iterator[Node]:
-        """A node more, for a while: `gpus`, `resources`, `environment`, `machine` (another host name)."""
+        """A node more, for a while: `gpus`, `resources`, `environment`.
+
+        With `machine` it has another host name, and `hidden` is a directory that is another one there: as far as
+        anybody can tell it is another machine.
+        """
         self._ask_for(name, cpus=cpus, **settings)
         yield Node(self._keeper, name)
         self._keeper.ask(do="signal", name=name, what="node", number=signal.SIGCONT)
-        self._keeper.ask(do="end", name=name)
+        self._keeper.ask(do="end", name=name, port=self.port)
 
     def lasting(self, name: str, *, cpus: int, **settings: Any) -> Node:
         """A node that stays for the session; one that was killed is started again."""
@@ -244,13 +251,14 @@ def _start(
     resources: Mapping[str, float] = {},
     environment: Mapping[str, str] = {},
     machine: str | None = None,
+    hidden: str = "/mnt",
     head: bool = False,
 ) -> None:
     home = Path(os.environ["DET_RAY_TEST"])
     own = ["--head", f"--port={port}", f"--temp-dir={home / 't'}", "--include-dashboard=false", "--no-monitor"]
     where = own if head else [f"--address=127.0.0.1:{port}"]
     command = [
-        *(["unshare", "--uts", "sh", "-c", f'hostname {machine} && exec "$@"', "sh"] if machine else []),
+        *(["unshare", "--uts", "--mount", "sh", "-c", ELSEWHERE, "sh", machine, hidden] if machine else []),
         *(str(Path(sys.executable).parent / "ray"), "start", "--block", *where),
         *(f"--node-name={name}", f"--num-cpus={cpus}", f"--num-gpus={gpus}", f"--resources={json.dumps(resources)}"),
         *(f"--object-store-memory={MEMORY}", "--include-log-monitor=false", "--disable-usage-stats"),
@@ -280,7 +288,7 @@ def _alive(port: int) -> set[str]:
 
 def _is_up(name: str, port: int) -> bool:
     if name in _nodes and (_nodes[name].poll() is not None or name not in _alive(port)):
-        _end(name)
+        _end(name, port)
     return name in _nodes
 
 
@@ -300,10 +308,12 @@ def _processes_of(name: str) -> set[psutil.Process]:
     return found
 
 
-def _end(name: str) -> None:
+def _end(name: str, port: int | None = None) -> None:
     _signal(name, "node", signal.SIGKILL)
     _nodes.pop(name).wait()
     _seen.pop(name)
+    while port is not None and name in _alive(port):
+        time.sleep(0.05)
 
 
 def _free_port() -> int:

@@ -18,6 +18,7 @@ from determined import _process
 from determined.errors import ConfigError
 from tests.lifecycles import Lab
 from tests.ray_cluster import Node, RayCluster
+from tests.stores import PostgresServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -236,25 +237,74 @@ def experiment_name(lab: Lab) -> str:
     return lab.store.id[:8]
 
 
+def test_a_cluster_that_grows(ray_lab: Lab, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DET_SLOTS says how far a cluster grows: what no node can run yet waits with a reason, until one comes."""
+    monkeypatch.setenv("DET_SLOTS", "20")
+    experiment = ray_lab.submit("note(start=0)", resources={"resource_pool": "late"})
+    ray_lab.until(lambda: "pool late: no node of the cluster has as many" in ray_lab.log(experiment))
+    with ray_cluster.node("late", resources={"late": 1}):
+        assert ray_lab.end(experiment) == "COMPLETED"
+
+
 # Nodes that are other machines, or have other packages.
 
 
-def test_a_file_cannot_be_the_store_of_several_machines(
-    on_ray: None, ray_cluster: RayCluster, home: Path, tmp_path: Path
+def can_unshare() -> bool:
+    """Whether this machine lets us have a host name and mounts of our own."""
+    return subprocess.run(["unshare", "--uts", "--mount", "true"], capture_output=True, check=False).returncode == 0
+
+
+def test_another_machine(
+    on_ray: None,
+    ray_cluster: RayCluster,
+    postgres: PostgresServer,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A store in a file is refused when a node is on another machine, with what to set."""
-    lab = Lab(tmp_path / "lab")
-    try:
-        with ray_cluster.node("far", machine="elsewhere"):
+    """A store in a file is refused when a node is on another machine, with what to set; with PostgreSQL a trial runs
+    there, in a data directory of that node; S7: a directory for checkpoints that is not shared is refused."""
+    if not can_unshare():
+        pytest.skip("needs the right to unshare host name and mounts")
+    (tmp_path / "hidden").mkdir()
+    there = {"machine": "elsewhere", "hidden": str(tmp_path / "hidden"), "resources": {"far": 1}}
+    environment = {"DET_HOME": str(tmp_path / "hidden" / "home")}
+    with ray_cluster.node("far", environment=environment, **there):
+        lab = Lab(tmp_path / "file")
+        try:
             with pytest.raises(ConfigError, match=r"nodes on other machines \(far\).*Set DET_STORE=postgresql://"):
                 lab.submit("")
-    finally:
-        lab.close()
+        finally:
+            lab.close()
+
+        url = postgres.database()
+        monkeypatch.setenv("DET_STORE", url)
+        lab = Lab(tmp_path / "server")
+        try:
+            unshared = {"type": "directory", "container_path": str(tmp_path / "hidden" / "checkpoints")}
+            far = {"resources": {"resource_pool": "far"}}
+            refused = lab.submit("note(start=0)", checkpoint_storage=unshared, **far)
+            shared = {"type": "directory", "container_path": str(tmp_path / "shared")}
+            script = STEPS.replace("if step == 2 and", "if False and").replace(
+                "node=", "home=os.environ['DET_HOME'], node="
+            )
+            experiment = lab.submit(script, checkpoint_storage=shared, **far)
+            assert lab.end(refused) == "ERROR"
+            assert lab.notes(refused) == []
+            assert f"at {unshared['container_path']} is not the same on node far and on" in lab.log(refused)
+            assert lab.end(experiment) == "COMPLETED"
+            [note] = lab.notes(experiment, start=0)
+            assert (note["node"], note["home"]) == ("far", environment["DET_HOME"])
+            assert lab.only_trial(experiment).attempts()[-1].node == "elsewhere"
+            assert len(lab.only_trial(experiment).list_checkpoints()) == 4
+            lab.leave()
+        finally:
+            lab.close()
+            postgres.empty(url)
 
 
 def test_nodes_that_differ_are_refused(ray_lab: Lab, ray_cluster: RayCluster, tmp_path: Path) -> None:
-    """9.1 S7: before user code, one sentence says which versions of a node differ from the submitter's, or that its
-    directory for checkpoints is another one."""
+    """Before user code, one sentence says which versions of a node differ from the submitter's."""
     other = tmp_path / "other"
     (other / "torch-9.9.dist-info").mkdir(parents=True)
     (other / "torch-9.9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9\n")
