@@ -1,7 +1,6 @@
 // @vitest-environment jsdom
 import { expect, test } from "vitest";
 import { whole } from "../queue/change";
-import { place } from "../queue";
 import { ids } from "../tasks";
 import { trialsIn } from "./running";
 
@@ -9,11 +8,6 @@ test("trials are counted in the words of their states", () => {
   expect(trialsIn({ trial_count: 1, counts: { RUNNING: 1 } })).toBe("1 trial");
   expect(trialsIn({ trial_count: 16, counts: { COMPLETED: 9, RUNNING: 2, ERROR: 0 } })).toBe("16 trials: 9 done and 2 running");
   expect(trialsIn({ trial_count: 3, counts: { PENDING: 3 } })).toBe("3 trials");
-});
-
-test("a job says when it gets slots", () => {
-  const job = { ahead: 2, slots_used: 0, state: "QUEUED" };
-  expect([job, { ...job, ahead: 0 }, { ...job, slots_used: 1 }, { ...job, state: "PAUSED" }].map(place)).toEqual(["2 ahead", "next", "has slots", "paused"]);
 });
 
 test("what is typed into a field of numbers is read or refused", () => {

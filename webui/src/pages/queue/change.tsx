@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { api, queries } from "../../api";
 import { Dialog, toast } from "../../parts";
-import type { Job } from ".";
+import type { Job } from "./words";
 
 /** A whole number in a field, or undefined. */
 export function whole(text: string): number | undefined {

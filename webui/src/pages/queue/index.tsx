@@ -1,6 +1,5 @@
 // The queue: who runs, who waits, which slots are taken, and the process that gives them out.
 import { useState } from "react";
-import type { Answer } from "../../api";
 import { useGet, useReadOnly } from "../../api";
 import { plural } from "../../format";
 import { useCrumbs } from "../../frame";
@@ -8,17 +7,8 @@ import { Command, Empty, ErrorNote, Named, Skeleton, State, Time, Tip } from "..
 import { ChangePlace } from "./change";
 import "./queue.css";
 import { Slots } from "./slots";
-
-export type QueueAnswer = Answer<"/api/v1/queue">;
-export type Job = QueueAnswer["jobs"][number];
-
-/** When a job gets slots, in words. */
-export function place(job: Pick<Job, "ahead" | "slots_used" | "state">): string {
-  if (job.slots_used > 0) return "has slots";
-  if (job.state === "PAUSED") return "paused";
-  if (job.ahead === null) return "waits for nobody";
-  return job.ahead === 0 ? "next" : `${job.ahead} ahead`;
-}
+import type { Job, QueueAnswer } from "./words";
+import { place } from "./words";
 
 function Controller({ controller }: { controller: QueueAnswer["controller"] }) {
   if (!controller.is_alive) {
@@ -44,7 +34,7 @@ function JobRow({ job, locked, onChange }: { job: Job; locked: string; onChange:
       <td>
         <Named to={`/experiments/${job.id}`} name={job.name} id={job.id} />
         <div className="phone-only muted num">
-          {job.slots_used > 0 ? `${job.slots_used} of ${plural(job.slots_asked, "slot")}` : place(job)} · priority {job.priority}
+          {place(job) === "has slots" ? `${job.slots_used} of ${plural(job.slots_asked, "slot")}` : place(job)} · priority {job.priority}
         </div>
         {job.waiting && <div className="waiting muted">{job.waiting}</div>}
       </td>

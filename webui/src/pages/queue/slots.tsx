@@ -2,23 +2,8 @@
 import { plural } from "../../format";
 import { State, isMoving } from "../../parts";
 import { Link } from "../../route";
-import type { Job, QueueAnswer } from ".";
-
-type Slot = QueueAnswer["slots"][number];
-type Node = QueueAnswer["nodes"][number];
-
-/** The slots of each node; a node without any is there, too. */
-export function byNode(slots: Slot[], known: Node[]): Map<string, Slot[]> {
-  const nodes = new Map<string, Slot[]>(known.map((node) => [node.name, []]));
-  for (const slot of slots) nodes.set(slot.node, [...(nodes.get(slot.node) ?? []), slot]);
-  return nodes;
-}
-
-/** What a slot is called on its node: `CPU 0`, `GPU 1`. */
-export function label(slot: Pick<Slot, "id" | "device">): string {
-  const number = slot.id.slice(slot.id.lastIndexOf("/") + 1);
-  return slot.device === slot.id || slot.device.endsWith(` ${number}`) ? slot.device : `${slot.device} ${number}`;
-}
+import type { Job, Node, Slot } from "./words";
+import { byNode, label } from "./words";
 
 function Cell({ slot, name }: { slot: Slot; name: string | undefined }) {
   if (slot.trial_id === null) {
