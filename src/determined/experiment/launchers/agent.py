@@ -70,7 +70,9 @@ class Exit:
 def run(
     task: TaskSpec, store: Store, ended: Callable[[], None] = lambda: None, lifeline: Lifeline | None = None
 ) -> int:
-    """Run an attempt to its end, and return the exit code of its processes. Call it in a process of its own.
+    """Run an attempt to its end. Call it in a process of its own, and end that with the code that is returned.
+
+    That is 0 once the end is recorded; on a node that records none it is the exit code of its processes.
 
     Args:
         task: The attempt.
@@ -102,6 +104,8 @@ def run(
     working_directory.remove(task.home, work_name(task))
     if records and (task.place is None or task.place.controller == _process.this_node()):
         _see_to_a_controller(task, store)
+    if records and not is_lost:
+        return 0
     return 1 if found.code is None else found.code
 
 

@@ -40,6 +40,8 @@ def open_launcher(store: Store) -> Launcher:
         open_launcher(open_store()).slots()
     """
     name = chosen()
+    if name == "ray":
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray reads it when it is imported
     try:
         module = importlib.import_module(f"determined.experiment.launchers.{name}")
     except ModuleNotFoundError as missing:

@@ -53,9 +53,10 @@ HEAD_SECONDS = 20
 """How long Ray tries to reach a head that is gone, before it ends this process: then another controller takes over."""
 TASK_SECONDS = 120.0
 """How long an actor waits for its task: whoever made it may have died before handing it over."""
-LEAVE_SECONDS = 20.0
+LEAVE_SECONDS = 5.0
 """How long the other nodes have to end by themselves after the first has."""
 SECRET = ("RAY_AUTH_TOKEN", "RAY_REDIS_PASSWORD")
+NO_AGENT = "its agent could not start; the file logs/agents.log in the data directory of its node says why"
 AGENT = "determined.experiment.launchers.agent"
 RAY_SETS = ("RAY_", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 """How the variables begin that Ray sets for its own workers."""
@@ -77,6 +78,7 @@ class RayLauncher:
         self._unplaced: dict[str, _Unplaced] = {}  # attempts that wait for nodes
         self._actors: dict[str, Any] = {}
         self._ends: dict[str, Any] = {}  # what becomes ready when the actor of an attempt has ended
+        self._lost: dict[str, str] = {}  # why an actor has not ended by itself, until somebody asks
         self._marks: dict[str, dict[str, str]] = {}
         self._looked_at, self._nodes, self._slots = 0.0, list[placement.RayNode](), Slots("cpu", ())
         connect()
@@ -102,10 +104,13 @@ class RayLauncher:
         ident = attempt.allocation_id
         if ident in self._unplaced:
             return True
-        if ident not in self._ends and not self._find(ident):
-            return False
-        ended, _ = ray.wait([self._ends[ident]], timeout=0, fetch_local=False)
-        return not (ended and self._is_over(attempt))
+        if ident not in self._lost and (ident in self._ends or self._find(ident)):
+            ended, _ = ray.wait([self._ends[ident]], timeout=0, fetch_local=False)
+            if not ended or not self._is_over(ident):
+                return True
+        if ident in self._lost:
+            self._judge(attempt, self._lost.pop(ident))
+        return False
 
     def kill(self, attempt: AttemptRow) -> None:
         """End all processes of an attempt now. The agent, if it lives, records the end; otherwise nobody does."""
@@ -127,14 +132,17 @@ class RayLauncher:
                 self._place(ident)
             left = deadline - time.monotonic()
             step = min(left, STEP_SECONDS) if self._unplaced else left
-            refs = list(self._ends.values())
-            if refs:
-                ended, _ = ray.wait(refs, timeout=max(0.0, step), fetch_local=False)
-            else:
-                ended = []
-                time.sleep(max(0.0, step))
-            if ended or time.monotonic() >= deadline:
+            if self._wait_for_an_end(max(0.0, step)) or time.monotonic() >= deadline:
                 return
+
+    def _wait_for_an_end(self, seconds: float) -> bool:
+        of = {ref: ident for ident, ref in self._ends.items()}
+        if not of:
+            time.sleep(seconds)
+            return False
+        ended, _ = ray.wait(list(of), timeout=seconds, fetch_local=False)
+        over = [self._is_over(of[ref]) for ref in ended]
+        return any(over)
 
     def waiting(self) -> dict[str, str]:
         """Return why attempts wait for nodes, by allocation."""
@@ -150,17 +158,21 @@ class RayLauncher:
         rows = ray.nodes()
         self._nodes = placement.nodes_of(rows, _available())
         kind = placement.kind_of(row for row in rows if row["Alive"])
-        self._slots = Slots.of_nodes(kind, [node.shown() for node in self._nodes], from_environment() or 0)
+        usable = [node.shown() for node in self._nodes if node not in self._unusable()]
+        self._slots = Slots.of_nodes(kind, usable, from_environment() or 0)
         self._looked_at = time.monotonic()
 
+    def _unusable(self) -> list[placement.RayNode]:
+        """Return the nodes on other machines, if the store is a file on this one."""
+        return [node for node in self._nodes if self._store.is_sqlite and node.machine != _process.this_node()]
+
     def _refuse_a_file(self) -> None:
-        """Refuse a store in a file if there are nodes on other machines."""
         self._look()
-        others = [node.name for node in self._nodes if node.machine != _process.this_node()]
-        if others and self._store.is_sqlite:
+        if others := self._unusable():
             raise errors.ConfigError(
                 f"The store is the file {self._store.path}, and the Ray cluster has nodes on other machines "
-                f"({', '.join(others)}), which cannot write to it. Set DET_STORE=postgresql://user:password@host/name"
+                f"({', '.join(node.name for node in others)}), which cannot write to it. "
+                "Set DET_STORE=postgresql://user:password@host/name"
             )
 
     # From a task to its actor.
@@ -185,7 +197,7 @@ class RayLauncher:
             task.slot_kind,
             pool=resources.get("resource_pool") or "",
             is_single_node=bool(resources.get("is_single_node")),
-            excluded=task.excluded_nodes,
+            excluded=[*task.excluded_nodes, *(node.name for node in self._unusable())],
         )
 
     def _place(self, ident: str) -> None:
@@ -212,6 +224,10 @@ class RayLauncher:
             self._looked_at = 0.0
             self._look()
         known = {node.id: node for node in self._nodes}
+        if not known.keys() >= set(node_ids):  # one has just gone
+            ray.util.remove_placement_group(unplaced.group)
+            self._unplaced[ident] = self._ask(task)
+            return
         found = [known[node_id] for node_id in node_ids]
         place = Place(
             rank=0,
@@ -259,27 +275,33 @@ class RayLauncher:
         self._actors[ident], self._ends[ident] = actor, actor.wait.remote()
         return True
 
-    def _is_over(self, attempt: AttemptRow) -> bool:
-        """Return whether an actor that answers is gone, and say why. One that Ray cannot reach may still be there.
-
-        One that could not even start is a failure of the attempt, and no lost node.
-        """
-        ident = attempt.allocation_id
+    def _is_over(self, ident: str) -> bool:
+        """Return whether an actor that has answered is gone. One that Ray cannot reach may still be there."""
         try:
-            ray.get(self._ends[ident])
+            if ray.get(self._ends[ident]):
+                self._lost[ident] = NO_AGENT
         except ray.exceptions.ActorUnavailableError:
             self._ends[ident] = self._actors[ident].wait.remote()
             return False
         except ray.exceptions.RayError as lost:
-            text = str(lost).strip()
-            logger.warning("%s: %s", ident, text.splitlines()[0])
-            if "creation task" in text or isinstance(lost, ray.exceptions.RayTaskError):
-                cause = text.splitlines()[-1].strip()
-                from determined.experiment.launchers import exit_record
-
-                exit_record.refuse(self._store, attempt, f"{cause}. Install the same resolute on every node")
+            self._lost[ident] = str(lost).strip()
         self._give_back(ident)
         return True
+
+    def _judge(self, attempt: AttemptRow, why: str) -> None:
+        """Record an attempt that could not even start as failed: it is no lost node, and must not be tried for ever."""
+        from determined.experiment.launchers import exit_record
+        from determined.store import attempts
+
+        with self._store.read() as conn:
+            row = attempts.get(conn, attempt.allocation_id)
+        if row.state == "TERMINATED":
+            return
+        if row.pid is not None:
+            logger.warning("%s: %s", row.allocation_id, "its agent is gone" if why == NO_AGENT else why.splitlines()[0])
+        elif "creation task" in why or why == NO_AGENT:
+            cause = why.splitlines()[-1].strip().rstrip(".")
+            exit_record.refuse(self._store, row, f"{cause}. Install the same resolute on every node")
 
     def _give_back(self, ident: str) -> None:
         """Have Ray end the actors of an attempt, and free its nodes."""
@@ -331,7 +353,7 @@ class NodeActor:
         return [str(number) for number in range(slots)]
 
     async def run(self, text: str, group: Any, request: placement.Request, name: str) -> int:
-        """Run an attempt, of which this is the first node, to its end; return the exit code of this node."""
+        """Run an attempt, of which this is the first node, to its end; return 0 if its agent has recorded that."""
         self._orphaned.cancel()
         self._is_over = asyncio.Event()
         try:
@@ -385,10 +407,11 @@ class NodeActor:
             ended, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
             for part in ended - {own}:
                 self._judge(part, parts[part].node)
-        await asyncio.wait(parts, timeout=0 if self._was_killed or own.result() else LEAVE_SECONDS) if parts else None
-        for actor in self._others:
-            actor.kill.remote()
-        await asyncio.wait(parts, timeout=LEAVE_SECONDS) if parts else None
+        if parts:
+            await asyncio.wait(parts, timeout=LEAVE_SECONDS)
+            for actor in self._others:
+                actor.kill.remote()
+            await asyncio.wait(parts, timeout=LEAVE_SECONDS)
         return own.result()
 
     def _judge(self, part: asyncio.Future[int], node: str) -> None:
@@ -434,7 +457,6 @@ def connect() -> None:
     if ray.is_initialized():
         return
     address = os.environ.get("RAY_ADDRESS") or "auto"
-    os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(HEAD_SECONDS))
     try:
         _reach(address)
