@@ -18,6 +18,7 @@ from determined import pytorch
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=8, help="how long to train in all (default: %(default)s)")
+    parser.add_argument("--save-every", type=int, metavar="EPOCHS", help="save so often, beside the best and the end")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
 
@@ -32,6 +33,7 @@ def main() -> None:
         trainer.fit(
             max_length=pytorch.Epoch(args.epochs),
             validation_period=pytorch.Epoch(1),
+            checkpoint_period=pytorch.Epoch(args.save_every) if args.save_every else None,
             latest_checkpoint=latest_checkpoint,
         )
 
