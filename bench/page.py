@@ -44,8 +44,8 @@ console = Console()
 class Server:
     """A `det ui` that runs, and a connection to it that stays open."""
 
-    def __init__(self, store: Path) -> None:
-        environment = {**os.environ, "DET_STORE": str(store), "DET_HOME": str(store.parent)}
+    def __init__(self, store: Path | str, home: Path) -> None:
+        environment = {**os.environ, "DET_STORE": str(store), "DET_HOME": str(home)}
         began = time.perf_counter()
         command = [sys.executable, "-m", "determined.cli", "ui", "--no-open"]
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -84,8 +84,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(store: Path) -> Iterator[Server]:
-    server = Server(store)
+def served(store: Path | str, home: Path) -> Iterator[Server]:
+    """A page over a store, which may be a file or a server."""
+    server = Server(store, home)
     try:
         yield server
     finally:
@@ -119,7 +120,7 @@ class Figures:
 # Stores.
 
 
-def make_runs(place: Path, runs: int, columns: int) -> None:
+def make_runs(place: Path | str, runs: int, columns: int) -> None:
     """Runs of one trial each, with so many columns of hyperparameters, metrics and metadata. Rows are written directly:
     reporting 10,000 runs one by one would take minutes."""
     chance = random.Random(1)
@@ -129,6 +130,10 @@ def make_runs(place: Path, runs: int, columns: int) -> None:
         with store.write() as conn:
             conn.execute(schema.experiments.insert(), [_experiment(ident) for ident in ids])
             conn.execute(schema.trials.insert(), [_trial(ident, columns, chance) for ident in ids])
+    if not store.is_sqlite:  # a server counts only the ids that it gave itself
+        with store.write() as conn:
+            for name in ("experiments", "trials"):
+                conn.exec_driver_sql(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), {runs})")
     store.close()
 
 
@@ -206,12 +211,12 @@ def start(directory: Path, options: argparse.Namespace) -> None:
     """From the command to the first answer, and what the process then holds, without anybody looking."""
     place = directory / "empty.db"
     open_store(place).close()
-    with served(place):
+    with served(place, directory):
         pass  # files are in the cache of the system now
     figures = Figures("server, empty store")
     took = []
     for _ in range(3):
-        with served(place) as server:
+        with served(place, directory) as server:
             took.append(server.start_seconds)
             used = psutil.Process(server.process.pid).cpu_times()
             time.sleep(2)
@@ -224,18 +229,22 @@ def start(directory: Path, options: argparse.Namespace) -> None:
 
 def tables(directory: Path, options: argparse.Namespace) -> None:
     """First rows of a server that has just started; then sort, filter, search and pages with all columns shown."""
-    place = directory / "runs.db"
+    ask_tables(directory / "runs.db", directory, options)
+
+
+def ask_tables(place: Path | str, directory: Path, options: argparse.Namespace, where: str = "") -> None:
+    """The same on a store of the caller's choice, which is made here."""
     make_runs(place, options.runs, options.columns)
-    figures = Figures(f"table of {options.runs:,} runs with {options.columns} columns, 100 rows in an answer")
+    figures = Figures(f"{where}table of {options.runs:,} runs with {options.columns} columns, 100 rows in an answer")
     usual = ["run.id", "run.name", "run.state", "run.best_metric", "run.start_time", "run.duration"]
     everything = all_columns(options.columns)
     for title, columns in (("usual columns", usual), ("all columns", everything)):
-        with served(place) as server:
+        with served(place, directory) as server:
             began = time.perf_counter()
             server.rows(columns)
             took = (time.perf_counter() - began) * 1e3
         figures.once(f"first rows of a new server, {title}", f"{took:.0f} ms", "300 ms")
-    with served(place) as server:
+    with served(place, directory) as server:
         began = time.perf_counter()
         while server.get("/tables/experiments/columns")["is_rough"]:
             time.sleep(0.05)
@@ -267,7 +276,7 @@ def _ask_tables(server: Server, figures: Figures, everything: list[str]) -> None
     figures.times("home", lambda n: server.get("/home"))
 
 
-def _edit(place: Path, server: Server, figures: Figures) -> None:
+def _edit(place: Path | str, server: Server, figures: Figures) -> None:
     """Somebody renames a run in another process, now and then."""
     store = open_store(place)
 
@@ -286,14 +295,18 @@ def _edit(place: Path, server: Server, figures: Figures) -> None:
 
 def curves(directory: Path, options: argparse.Namespace) -> None:
     """A long curve as a whole and in parts, and many curves together."""
-    place = directory / "curves.db"
+    ask_curves(directory / "curves.db", directory, options)
+
+
+def ask_curves(place: Path | str, directory: Path, options: argparse.Namespace, where: str = "") -> None:
+    """The same on a store of the caller's choice, to which the curves are added."""
     store = open_store(place)
     long = make_curve(store, options.points, "training")
     many = [make_curve(store, 2000, "validation") for _ in range(100)]
     store.close()
-    figures = Figures("curves, 1,000 buckets")
+    figures = Figures(f"{where}curves, 1,000 buckets")
     chance = random.Random(2)
-    with served(place) as server:
+    with served(place, directory) as server:
         path = "/curves?series=training:loss&buckets=1000"
 
         def zoomed(share: float) -> Callable[[int], object]:
