@@ -65,6 +65,20 @@ def test_slots_that_may_come_are_no_slots_yet(det: Det, history: History) -> Non
     assert "0 of 3 slots in use. The cluster grows to 8 slots." in det("slot", "list").stderr
 
 
+def test_trials_that_wait_for_nodes_hold_no_slot(det: Det, history: History) -> None:
+    """Ray may place a trial where another was to go; a node never shows more slots in use than it has."""
+    search = Search(history)
+    waits = search.start(search.queue(), "ASSIGNED", slot_ids=["two/0"])
+    run = search.start(search.queue(), slot_ids=["two/1"])
+    drive(history, waiting={waits.trial_id: WAITS})
+    rows = json.loads(det("slot", "list", "--json").stdout)
+    assert [(row["id"], row["device"], row["trial_id"]) for row in rows] == [
+        ("one/0", "CPU", None),
+        ("one/1", "CPU", None),
+        ("two/0", "CPU", run.trial_id),
+    ]
+
+
 def test_slots_of_a_node_that_is_lost(det: Det, history: History) -> None:
     """What a trial holds on a node that has left the cluster is shown with that node until the trial is given up."""
     drive(history)

@@ -141,9 +141,9 @@ def test_the_cluster(history: History, page: Asker, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(choice, "_asked", lambda *_: pytest.fail("a page asked the cluster"))
     monkeypatch.delenv("DET_LAUNCHER", raising=False)
     search = Search(history)
-    run = search.start(search.queue(), "ASSIGNED", slot_ids=["one/1"])
+    run, waits = search.start(search.queue(), slot_ids=["one/1"]), search.start(search.queue(), slot_ids=[])
     reason = "It waits for 1 CPU slot: others use them."
-    drive(history, waiting={run.trial_id: reason}, is_alive=is_alive)
+    drive(history, waiting={waits.trial_id: reason}, is_alive=is_alive)
     answer = page.get("/queue")
     assert [(slot["id"], slot["node"], slot["trial_id"]) for slot in answer["slots"]] == [
         ("one/0", "one", None),
@@ -152,7 +152,7 @@ def test_the_cluster(history: History, page: Asker, monkeypatch: pytest.MonkeyPa
     ]
     assert answer["nodes"][0] == {"name": "one", "address": "10.0.0.1", "slots": 2, "slots_used": 1, "pools": ["fast"]}
     assert answer["nodes"][2]["slots"] == 0
-    assert answer["jobs"][0]["waiting"] == (f"Trial {run.trial_id}: {reason}" if is_alive else "")
+    assert answer["jobs"][0]["waiting"] == (f"Trial {waits.trial_id}: {reason}" if is_alive else "")
     home = page.get("/home")
     assert (home["slots_used"], home["slots_total"]) == (1, 3)
 

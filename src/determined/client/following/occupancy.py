@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from determined import _process, store
 from determined.client._session import Session
+from determined.store.control import controllers
 
 if TYPE_CHECKING:
     from determined.experiment.slots import Slots
@@ -80,7 +81,10 @@ def occupancy(session: Session, found: Slots | None = None) -> Occupancy:
 
     found = choice.shown_slots(session.store) if found is None else found
     with session.read() as conn:
-        holding = store.overview.running.holding_slots(conn)
+        launches = store.overview.running.holding_slots(conn)
+        controller = controllers.current(conn)
+    waiting = controller.waiting if controller else {}
+    holding = [launch for launch in launches if launch.trial_id not in waiting]  # those that wait have nothing yet
     slots = _slots(found, holding)
     used = Counter(slot.node for slot in slots if slot.trial_id is not None)
     nodes = [NodeUse(n.name, n.address, n.slots, used[n.name], list(n.pools)) for n in found.nodes]
@@ -93,15 +97,15 @@ def _slots(found: Slots, holding: list[Launch]) -> list[Slot]:
     here = _process.this_node()
     known = {each: Slot(each, _device(found.kind, each), node_of(each) or here) for each in found.devices}
     free = {each: slot for each, slot in known.items() if slot.node != NEW_NODE}
-    held: list[Slot] = []
-    for launch in holding:
-        for ident in map(str, launch.slot_ids):
-            node = node_of(ident) or launch.node or here
-            device = ident
-            if ident in known and known[ident].node == node:  # slots of another machine have the same numbers
-                device = known[ident].device
-                free.pop(ident, None)
-            held.append(Slot(ident, device, node, launch.experiment_id, launch.trial_id, launch.attempt, launch.state))
+    held = []
+    pairs = [(str(ident), launch) for launch in holding for ident in launch.slot_ids]
+    for ident, launch in sorted(pairs, key=lambda pair: pair[0] not in known):
+        node = node_of(ident) or launch.node or here
+        # A slot of another machine may have a number of ours; a cluster may number a slot past those of its node.
+        name = ident if ident in free else next((each for each in free if node_of(each) == node), ident)
+        slot = free.pop(name) if name in free and free[name].node == node else Slot(ident, ident, node)
+        whose = (launch.experiment_id, launch.trial_id, launch.attempt, launch.state)
+        held.append(Slot(slot.id, slot.device, node, *whose))
     order = {device: place for place, device in enumerate(found.devices)}
     return sorted([*held, *free.values()], key=lambda slot: (order.get(slot.id, len(order)), slot.id))
 

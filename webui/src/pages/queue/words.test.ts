@@ -18,7 +18,7 @@ test("a node without slots is there", () => {
 
 test("a job whose trials wait for nodes says so, unless others of its trials run", () => {
   const job = { ahead: 0, slots_used: 2, waiting: "Trial 1: It waits." };
-  expect(place({ ...job, state: "STARTING" })).toBe("waits for nodes");
+  expect(place({ ...job, state: "STARTING" })).toBe("waiting");
   expect(place({ ...job, state: "RUNNING" })).toBe("has slots");
 });
 

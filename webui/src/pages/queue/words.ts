@@ -8,7 +8,7 @@ export type Node = QueueAnswer["nodes"][number];
 
 /** When a job gets slots, in words. */
 export function place(job: Pick<Job, "ahead" | "slots_used" | "state" | "waiting">): string {
-  if (job.waiting && job.state !== "RUNNING") return "waits for nodes";
+  if (job.waiting && job.state !== "RUNNING") return "waiting";
   if (job.slots_used > 0) return "has slots";
   if (job.state === "PAUSED") return "paused";
   if (job.ahead === null) return "waits for nobody";

@@ -1,0 +1,1 @@
+import{s as e}from"./react-ZSPFUhoW.js";import{t}from"./table-BtjnKl5x.js";var n=e();function r({experiment:e}){return(0,n.jsx)(t,{kind:`trials`,experimentId:e.id})}export{r as default};

@@ -1,0 +1,1 @@
+import{s as e}from"./react-ZSPFUhoW.js";import{i as t}from"./index-Bopji4yc.js";import{t as n}from"./table-BtjnKl5x.js";var r=e();function i(){return t({label:`Runs`}),(0,r.jsxs)(`div`,{className:`page table-page`,children:[(0,r.jsx)(`h1`,{className:`visually-hidden`,children:`Runs`}),(0,r.jsx)(n,{kind:`trials`})]})}export{i as default};
