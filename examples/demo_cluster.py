@@ -219,7 +219,7 @@ def check(story: Story) -> list[tuple[str, str, bool]]:
         ("attempts over two nodes", str(wide), wide > 0),
         ("attempts lost with the node", str(len(story.losses)), len(story.losses) > 0),
         ("restarts charged for it", str(restarts), restarts == 0),
-        ("batches trained again", f"{again} of {trained:,}", all(loss.saved > 0 for loss in story.losses)),
+        ("reported batches trained again", f"{again} of {trained:,}", all(loss.saved > 0 for loss in story.losses)),
         (
             f"replay of {replay.events} events",
             " ".join(replay.differences) or "agrees with the store",
@@ -299,4 +299,7 @@ def stop_controller() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("Interrupted. The nodes, PostgreSQL and the controller have been ended.")
