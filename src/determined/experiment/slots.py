@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("determined.experiment")
 MOST_CPU_SLOTS = 4
+DEFAULT_POOL = "default"
 NEW_NODE = "a new node"
 """Stands for the nodes that a cluster may grow by."""
 
@@ -85,6 +86,12 @@ class Slots:
         """Return the slots that `to_json` wrote."""
         nodes = tuple(Node(**{**node, "pools": tuple(node["pools"])}) for node in values["nodes"])
         return cls(values["kind"], tuple(values["devices"]), nodes, values["may_grow"])
+
+
+def pool_of(resources: Mapping[str, Any]) -> str:
+    """Return the resource pool that a config asks for; empty if any node will do, as in the pool `default` of old."""
+    pool = str(resources.get("resource_pool") or "")
+    return "" if pool == DEFAULT_POOL else pool
 
 
 def node_of(slot: str) -> str:
@@ -152,7 +159,7 @@ def check(config: ExperimentConfig, available: Slots) -> None:
         ConfigError: A trial asks for more slots than there are, or for a pool that no node of the cluster belongs to.
     """
     resources = config.resources
-    usable = available.usable(resources.resource_pool)
+    usable = available.usable(pool_of({"resource_pool": resources.resource_pool}))
     if available.nodes and not usable:
         pools = sorted({pool for node in available.nodes for pool in node.pools})
         shown = (

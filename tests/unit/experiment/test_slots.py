@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from determined.errors import ConfigError
@@ -50,3 +52,31 @@ def test_hidden_gpus_are_not_slots(monkeypatch: pytest.MonkeyPatch, chosen: str,
     monkeypatch.setattr(slots, "_all_gpus", lambda: ["0", "1"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
     assert slots.visible_gpus() == seen
+
+
+NODES = [slots.Node("a", "10.0.0.1", 2, ("big",)), slots.Node("b", "10.0.0.2", 1)]
+
+
+def test_slots_of_a_cluster_are_those_of_its_nodes() -> None:
+    """Slots are named after their node; pools and excluded nodes limit which can be used; JSON keeps all of it."""
+    found = slots.Slots.of_nodes("cpu", NODES)
+    assert found.devices == ("a/0", "a/1", "b/0")
+    assert found.usable("big") == ("a/0", "a/1")
+    assert found.usable(excluded=["a"]) == ("b/0",)
+    assert slots.Slots.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_cluster_may_grow() -> None:
+    """DET_SLOTS above what is there: more slots may come, on nodes of any pool."""
+    found = slots.Slots.of_nodes("cpu", NODES, grows_to=5)
+    assert (len(found), found.may_grow) == (5, True)
+    assert len(found.usable("none yet")) == 2
+    assert not slots.Slots.of_nodes("cpu", NODES, grows_to=3).may_grow
+
+
+def test_the_pool_of_old_files() -> None:
+    """`resource_pool: default`, which old files may say, is any node."""
+    assert (
+        slots.pool_of({"resource_pool": "default"}) == slots.pool_of({}) == slots.pool_of({"resource_pool": None}) == ""
+    )
+    assert slots.pool_of({"resource_pool": "big"}) == "big"

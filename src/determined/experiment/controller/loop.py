@@ -19,6 +19,7 @@ from determined.experiment.controller import collect, start, tasks
 from determined.experiment.controller.managed import COLLECT, Managed, say
 from determined.experiment.controller.schedule import Start, Waiting, choose
 from determined.experiment.launchers.base import Launcher
+from determined.experiment.slots import pool_of
 from determined.store import attempts, events, experiments, trials
 from determined.store.attempts import AttemptRow
 from determined.store.control import controllers, pending
@@ -290,7 +291,7 @@ class Controller:
             resources.get("max_slots"),
             used,
             list(experiment.queued),
-            frozenset(self._slots.usable(resources.get("resource_pool") or "")) if self._slots.nodes else None,
+            frozenset(self._slots.usable(pool_of(resources))) if self._slots.nodes else None,
             bool(resources.get("is_single_node")),
         )
 

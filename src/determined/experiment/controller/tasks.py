@@ -9,7 +9,7 @@ from determined import _home
 from determined.experiment.controller import custom, start
 from determined.experiment.controller.managed import Managed
 from determined.experiment.launchers.base import TaskSpec
-from determined.experiment.slots import Slots, pick
+from determined.experiment.slots import Slots, pick, pool_of
 from determined.experiment.submission import secret_values
 from determined.experiment.submission.submit import SUBMITTED
 from determined.store import checkpoints, events, experiments, trials
@@ -68,7 +68,7 @@ def refusal(task: TaskSpec, slots: Slots) -> str | None:
     if not task.excluded_nodes or slots.may_grow:
         return None
     resources = task.config.get("resources") or {}
-    left = slots.usable(resources.get("resource_pool") or "", task.excluded_nodes)
+    left = slots.usable(pool_of(resources), task.excluded_nodes)
     if pick(left, task.slots, is_single_node=bool(resources.get("is_single_node"))) is not None:
         return None
     return (

@@ -157,7 +157,8 @@ def slot_names(place: Place, task: TaskSpec, running: Sequence[AttemptRow]) -> l
 
         slot_names(Place(0, ["a"], ["10.0.0.1"], [["3"]]), task, [])  # ["a/3"]
     """
-    taken = {slot for row in running if row.allocation_id != task.allocation_id for slot in row.slot_ids}
+    others = [row for row in running if row.pid is not None and row.allocation_id != task.allocation_id]
+    taken = {slot for row in others for slot in row.slot_ids}  # those that still wait may get slots elsewhere
     names: list[str] = []
     for node, ids in zip(place.nodes, place.slot_ids, strict=True):
         if task.slot_kind == "cuda":

@@ -35,7 +35,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from determined import _process, errors
 from determined.experiment.launchers import placement
 from determined.experiment.launchers.base import Place, TaskSpec
-from determined.experiment.slots import Slots, from_environment
+from determined.experiment.slots import Slots, from_environment, pool_of
 from determined.launch import _processes
 
 if TYPE_CHECKING:  # an actor needs nothing of the store, and starts the sooner
@@ -195,7 +195,7 @@ class RayLauncher:
             self._nodes,
             task.slots,
             task.slot_kind,
-            pool=resources.get("resource_pool") or "",
+            pool=pool_of(resources),
             is_single_node=bool(resources.get("is_single_node")),
             excluded=[*task.excluded_nodes, *(node.name for node in self._unusable())],
         )
@@ -328,7 +328,7 @@ class _Unplaced:
     def reason(self) -> str:
         noun = placement.KIND_OF[self.task.slot_kind] + (" slot" if self.task.slots == 1 else " slots")
         where = " on one node" if self.request.strategy == "STRICT_PACK" else ""
-        pool = (self.task.config.get("resources") or {}).get("resource_pool")
+        pool = pool_of(self.task.config.get("resources") or {})
         which = f" of the resource pool {pool}" if pool else ""
         why = "no node of the cluster has as many" if self.state == "INFEASIBLE" else "others use them"
         return f"It waits for {self.task.slots} {noun}{which}{where}: {why}."
