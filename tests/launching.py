@@ -12,11 +12,12 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from determined import _process
 from determined.experiment.launchers.base import TaskSpec
@@ -115,6 +116,16 @@ class Bench:
         """Return the agent of an attempt and all processes below it."""
         agent = psutil.Process(self.row(task).pid)
         return [agent, *agent.children(recursive=True)]
+
+
+@pytest.fixture
+def bench(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Attempts in a store in a file, with no controller."""
+    monkeypatch.setenv("DET_CONTROLLER", "off")
+    place = home / "determined.db"
+    store = open_store(place)
+    yield Bench(store, home, str(place))
+    store.close()
 
 
 def until(is_so: Callable[[], bool], otherwise: Callable[[], str], seconds: float = PATIENCE_SECONDS) -> None:

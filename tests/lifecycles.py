@@ -8,6 +8,7 @@ def test_something(lab):
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -187,13 +188,20 @@ class Lab:
         self.store.close()
 
 
-@pytest.fixture
-def lab(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    """Two slots, real processes; nothing of them is left at the end."""
-    monkeypatch.setenv("DET_SLOTS", "2")
-    opened = Lab(tmp_path / "lab")
+@contextlib.contextmanager
+def opened_lab(directory: Path) -> Iterator[Lab]:
+    """Real experiments until the end of a block; nothing of them is left then."""
+    opened = Lab(directory)
     try:
         yield opened
         opened.leave()
     finally:
         opened.close()
+
+
+@pytest.fixture
+def lab(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """Two slots, real processes; nothing of them is left at the end."""
+    monkeypatch.setenv("DET_SLOTS", "2")
+    with opened_lab(tmp_path / "lab") as opened:
+        yield opened

@@ -14,17 +14,8 @@ from determined.experiment.launchers import forking
 from determined.experiment.launchers.local import LocalLauncher
 from determined.store.database.connection import open_store
 from tests.contracts.launcher import TREE, LauncherContract
-from tests.launching import Bench, SpawningLauncher, Starter, StarterLauncher, all_gone, until
+from tests.launching import Bench, SpawningLauncher, Starter, StarterLauncher, all_gone, bench, until  # noqa: F401
 from tests.stores import PostgresServer
-
-
-@pytest.fixture
-def bench(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setenv("DET_CONTROLLER", "off")
-    place = home / "determined.db"
-    store = open_store(place)
-    yield Bench(store, home, str(place))
-    store.close()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 from determined import _process
 from determined.errors import ConfigError
-from tests.lifecycles import Lab
+from tests.lifecycles import Lab, opened_lab
 from tests.ray_cluster import Node, RayCluster
 from tests.stores import PostgresServer
 
@@ -72,12 +72,8 @@ def on_ray(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ray_lab(on_ray: None, two_nodes: list[Node], home: Path, tmp_path: Path) -> Iterator[Lab]:
-    opened = Lab(tmp_path / "lab")
-    try:
+    with opened_lab(tmp_path / "lab") as opened:
         yield opened
-        opened.leave()
-    finally:
-        opened.close()
 
 
 def pool(**resources: Any) -> dict[str, Any]:

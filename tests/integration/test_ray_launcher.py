@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from determined.store.database.connection import open_store
 from tests.contracts.launcher import LauncherContract
-from tests.launching import Bench
+from tests.launching import Bench, bench  # noqa: F401  a fixture
 from tests.ray_cluster import RayCluster, RemoteLauncher
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def bench(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setenv("DET_CONTROLLER", "off")
-    place = home / "determined.db"
-    store = open_store(place)
-    yield Bench(store, home, str(place))
-    store.close()
 
 
 @pytest.fixture
