@@ -14,7 +14,7 @@ from determined.experiment.launchers import forking
 from determined.experiment.launchers.local import LocalLauncher
 from determined.store.database.connection import open_store
 from tests.contracts.launcher import TREE, LauncherContract
-from tests.launching import Bench, SpawningLauncher, Starter, StarterLauncher, all_gone, bench, until  # noqa: F401
+from tests.launching import Bench, SpawningLauncher, Starter, StarterLauncher, all_gone, until
 from tests.stores import PostgresServer
 
 

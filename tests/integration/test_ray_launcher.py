@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.launcher import LauncherContract
-from tests.launching import Bench, bench  # noqa: F401  a fixture
+from tests.launching import Bench
 from tests.ray_cluster import RayCluster, RemoteLauncher
 
 pytestmark = pytest.mark.slow
