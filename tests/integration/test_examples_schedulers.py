@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -72,6 +73,15 @@ def validations() -> dict[int, list[tuple[int, dict[str, float]]]]:
     return found
 
 
+def attempts() -> dict[int, list[int]]:
+    """Which attempt has reported each of them."""
+    found: dict[int, list[int]] = {}
+    for row in sorted(records.table("metrics"), key=lambda row: row["steps"]):
+        if row["metric_group"] == "validation" and not row["archived"]:
+            found.setdefault(row["trial_id"], []).append(row["attempt"])
+    return found
+
+
 def test_a_search_of_ray_tune_is_an_experiment(ray_environment: dict[str, str]) -> None:
     """Platform 9.4: every sample is a trial of one experiment; states, batches and the best are those that Tune has,
     also of samples that its scheduler has stopped.
@@ -137,6 +147,7 @@ def test_a_sample_that_ray_tune_starts_again_goes_on(ray_environment: dict[str, 
     assert {row["state"] for row in rows.values()} == {"COMPLETED"}
     assert [steps for steps, _ in found[whole["id"]]] == [BATCHES * epoch for epoch in (1, 2, 3, 4)]
     assert found[raised["id"]] == found[killed["id"]] == found[whole["id"]]
+    assert attempts()[raised["id"]] == attempts()[killed["id"]] == [1, 1, 2, 2], "nothing is trained twice"
     ends = {row["allocation_id"].rpartition(".")[2]: row["exit_reason"] for row in records.table("allocations")
             if row["task_id"] == f"{raised['experiment_id']}.{raised['request_id']}"}  # fmt: skip
     assert "once" in ends["1"], "the store knows why the first attempt ended"
@@ -178,6 +189,7 @@ def test_a_run_of_ray_train_goes_on_after_a_worker_has_failed(ray_environment: d
     assert f"COMPLETED after {4 * BATCHES} batches" in out
     [trial] = records.table("trials")
     assert (trial["external_trial_id"], trial["attempt"]) == ("0", 2)
+    assert attempts()[trial["id"]] == [1, 1, 2, 2]
     assert [steps for steps, _ in validations()[trial["id"]]] == [BATCHES * epoch for epoch in (1, 2, 3, 4)]
 
 
@@ -209,7 +221,17 @@ def slurm(home: Path, tmp_path: Path) -> dict[str, str]:
 def start_job(slurm: dict[str, str], output: Path, epochs: int) -> subprocess.Popen[bytes]:
     with output.open("wb") as file:
         command = ["bash", str(FOLDER / "slurm.sh"), "--epochs", str(epochs)]
-        return subprocess.Popen(command, env=slurm, stdout=file, stderr=subprocess.STDOUT)
+        return subprocess.Popen(command, env=slurm, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def wait_for(job: subprocess.Popen[bytes], output: Path) -> None:
+    """Until the job has ended, well; nothing of it is left."""
+    try:
+        assert job.wait(200) == 0, output.read_text()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
 
 
 def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(slurm: dict[str, str], tmp_path: Path) -> None:
@@ -218,21 +240,17 @@ def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(slurm: dict[str, str
     """
     first, again = tmp_path / "first.txt", tmp_path / "again.txt"
     job = start_job(slurm, first, 1_000_000)
-    try:
-        while "epoch 3 " not in first.read_text():
-            assert job.poll() is None, first.read_text()
-            time.sleep(0.05)
-        job.send_signal(signal.SIGTERM)
-        assert job.wait(120) == 0, first.read_text()
-    finally:
-        job.kill()
-        job.wait()
+    deadline = time.monotonic() + 200
+    while "epoch 3 " not in first.read_text() and job.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    job.send_signal(signal.SIGTERM)  # to the script alone, as Slurm does
+    wait_for(job, first)
     assert (tmp_path / "requeued").read_text() == f"requeue {slurm['SLURM_JOB_ID']}\n"
     trained = len(re.findall(r"^epoch \d+", first.read_text(), re.MULTILINE))
     [trial] = records.table("trials")
     assert (trial["state"], trial["total_batches"]) == ("PAUSED", trained * BATCHES)
 
-    assert start_job({**slurm, "SLURM_RESTART_COUNT": "1"}, again, trained + 2).wait(240) == 0, again.read_text()
+    wait_for(start_job({**slurm, "SLURM_RESTART_COUNT": "1"}, again, trained + 2), again)
     assert re.findall(r"^epoch (\d+)", again.read_text(), re.MULTILINE) == [str(trained + 1), str(trained + 2)]
     assert len((tmp_path / "requeued").read_text().splitlines()) == 1
     [experiment], [trial] = records.table("experiments"), records.table("trials")
