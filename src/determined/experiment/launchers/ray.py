@@ -58,7 +58,7 @@ LEAVE_SECONDS = 5.0
 SECRET = ("RAY_AUTH_TOKEN", "RAY_REDIS_PASSWORD")
 NO_AGENT = "its agent could not start; the file logs/agents.log in the data directory of its node says why"
 AGENT = "determined.experiment.launchers.agent"
-RAY_SETS = ("RAY_", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+RAY_SETS = ("RAY_", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT", "SPT_NOENV")
 """How the variables begin that Ray sets for its own workers."""
 
 
@@ -444,6 +444,8 @@ class NodeActor:
                 cwd="/",
                 env={name: value for name, value in os.environ.items() if not name.startswith(RAY_SETS)},
             )
+        with contextlib.suppress(OSError):  # Ray has the kernel end its workers first when memory runs out
+            Path(f"/proc/{self._agent.pid}/oom_score_adj").write_text("0")
         assert self._agent.stdin is not None
         self._agent.stdin.write(told.to_json().encode() + b"\n")
         await self._agent.stdin.drain()
