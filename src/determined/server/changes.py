@@ -211,12 +211,13 @@ class _Looker:
         change = Change()
         if self.is_lost:  # whatever was shown meanwhile may be old
             self._mark, edited = None, True
-        if mark != self._mark:
+        if mark != self._mark or not store.is_sqlite:  # a server counts edits a little after they were stored
             is_first = self._seen is None
             change = self._difference(store)
             self._mark = mark
-            # A file does not say what was written: beside what is new, something may have been edited.
-            self._is_owed = self._is_owed or (store.is_sqlite and not is_first)
+            # A file does not say what was written: beside what is new, something may have been edited. A server does,
+            # and experiments are written to all the time while trials report how far they are.
+            self._is_owed = self._is_owed or change.other or (store.is_sqlite and not is_first)
         self.is_lost = False
         return self._with_other(change, edited=edited)
 
@@ -224,16 +225,15 @@ class _Looker:
         now = time.monotonic()
         if self._is_owed and now - self._told_at >= OTHER_SECONDS:
             edited = True
-        if edited or change.other:
+        if edited:
             self._is_owed, self._told_at = False, now
-            return change | Change(other=True)
-        return change
+        return dataclasses.replace(change, other=edited)
 
     def _difference(self, store: Store) -> Change:
         with store.read() as conn:
             if self._seen is None or store.id != self._store_id:  # at first, or when another one has its place
                 is_first = self._seen is None
-                self._seen, self._store_id = changes.marks(conn), store.id
+                self._seen, self._store_id, self._told_at = changes.marks(conn), store.id, 0.0
                 return Change(other=not is_first)
             self._seen, change = changes.since(conn, self._seen)
             return change

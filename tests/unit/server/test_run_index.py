@@ -21,9 +21,11 @@ from determined.server.answers.tables import TableQuestion
 from determined.server.run_index import index as indexing
 from determined.server.run_index.column import Column, text_of
 from determined.server.run_index.index import RunIndex
+from determined.server.run_index.runs import Runs
 from determined.store import experiments, schema, trials, workspaces
-from determined.store.database.connection import Store
+from determined.store.database.connection import Store, open_store
 from tests.history import History, Run
+from tests.stores import PostgresServer
 
 KEYS = ("number", "text", "mixed", "flag", "rare")
 OPERATORS = ("is", "is not", "<", "<=", ">", ">=", "contains", "does not contain", "is empty", "is not empty")
@@ -361,3 +363,37 @@ def test_both_databases_say_the_same(store: Store, tmp_path: Path) -> None:
     assert index.rows("experiments", TableQuestion(columns=[], search="renamed"))["total"] == 1
     index.close()
     session.close()
+
+
+def test_a_server_is_read_only_after_a_change(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 16: while nothing is written, no question reads all runs of a server again; an edit elsewhere is seen."""
+    monkeypatch.setattr(indexing, "SERVER_SECONDS", -1.0)
+    monkeypatch.setattr(indexing, "OWED_SECONDS", -1.0)
+    monkeypatch.setattr(indexing, "OWED_SHARE", 0)
+    real, reads = Runs.read_all, [0]
+
+    def counted(*arguments: Any) -> None:
+        reads[0] += 1
+        real(*arguments)
+
+    monkeypatch.setattr(Runs, "read_all", counted)
+    url = postgres.database()
+    with History(tmp_path, url) as history:
+        run = history.run("plain", hparams={"lr": 0.2})
+    session = Session(url)
+    index = RunIndex(session)
+    renamed = TableQuestion(columns=[], search="renamed")
+    index.load()
+    before = reads[0]
+    assert [index.rows("experiments", renamed)["total"] for _ in range(5)] == [0] * 5
+    assert reads[0] == before
+    editor = open_store(url)
+    with editor.write() as conn:
+        experiments.update(conn, run.experiment_id, name="renamed")
+    assert index.rows("experiments", renamed)["total"] == 1
+    editor.close()
+    index.close()
+    session.close()
+    postgres.empty(url)

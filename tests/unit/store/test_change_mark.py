@@ -12,7 +12,7 @@ def test_a_mark_changes_with_what_is_stored(store: Store) -> None:
     with store.write() as conn:
         experiments.create(conn, name="ours", config={}, owner="ada")
     marks.append(store.change_mark())
-    other = open_store(store.path or store.place.url.render_as_string(hide_password=False))
+    other = open_store(store.place.address)
     with other.write() as conn:
         experiments.create(conn, name="theirs", config={}, owner="ada")
     other.close()
@@ -20,15 +20,26 @@ def test_a_mark_changes_with_what_is_stored(store: Store) -> None:
     assert len(set(marks)) == 3
 
 
-def test_a_mark_stays_while_nothing_is_stored(sqlite_store: Store) -> None:
-    """On SQLite two marks are equal if there were only readers between, here and elsewhere."""
-    before = sqlite_store.change_mark()
-    other = open_store(sqlite_store.path)
-    for reader in (sqlite_store, other):
+def test_a_mark_changes_when_a_long_transaction_ends(store: Store) -> None:
+    """What was written before a mark and is committed after it is news after it."""
+    other = open_store(store.place.address)
+    with other.write() as conn:
+        experiments.create(conn, name="theirs", config={}, owner="ada")
+        before = store.change_mark()
+        assert store.change_mark() == before
+    assert store.change_mark() != before
+    other.close()
+
+
+def test_a_mark_stays_while_nothing_is_stored(store: Store) -> None:
+    """Two marks are equal if there were only readers between, here and elsewhere."""
+    other = open_store(store.place.address)
+    before = store.change_mark()
+    for reader in (store, other):
         with reader.read() as conn:
             assert experiments.find(conn) == []
     other.close()
-    assert sqlite_store.change_mark() == before
+    assert store.change_mark() == before
 
 
 def test_what_runs_is_found_without_reading_what_has_ended(sqlite_store: Store) -> None:

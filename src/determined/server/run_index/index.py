@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from determined.store.database.connection import Store
 
-SERVER_SECONDS = 0.5  # a database server does not say whether anything changed: it is asked so often at most
+SERVER_SECONDS = 0.5  # a database server is asked so often at most
 OWED_SECONDS = 2.0  # while runs report: an edit that hides behind their rows is seen this late
 OWED_SHARE = 5  # looking at everything takes at most this part of the time
 FIRST_LOOK = 200  # runs whose keys are known at once
@@ -222,17 +222,17 @@ class RunIndex:
 
     def _read(self, conn: sa.Connection, moment: float) -> None:
         if self._seen is None:
-            seen, change = changes.marks(conn), changes.Change(other=True)
+            seen, change = changes.marks(conn), changes.Change()
         else:
             seen, change = changes.since(conn, self._seen)
-        if self._is_edited or change.other or self._is_due(moment):
+        if self._seen is None or self._is_edited or self._is_due(moment):
             self._is_edited = self._is_owed = False
-            began = time.thread_time()
+            began = time.monotonic()
             self._runs.read_all(conn, self._rest)
             if self._is_loaded:
                 self._runs.read_documents(conn, self._runs.unread())
             self._checked_at = time.monotonic()
-            self._check_seconds = time.thread_time() - began
+            self._check_seconds = time.monotonic() - began
         else:
             self._runs.read_some(conn, change.experiments, change.trials)
         self._seen, self._is_ready = seen, True

@@ -92,11 +92,11 @@ class Store:
     def change_mark(self) -> object:
         """Return a mark that equals an earlier one only if nothing was stored between. Cheap, for those who poll.
 
-        Two marks of a server are never equal.
+        On a server that has other databases, marks differ when something was stored in those, too.
         """
-        if not self.is_sqlite:
-            return object()
         with self._explained(), self._ours().connect() as conn:
+            if not self.is_sqlite:  # which transactions have written or are about to
+                return conn.exec_driver_sql("SELECT txid_current_snapshot()::text").scalar_one()
             others = conn.exec_driver_sql("PRAGMA data_version").scalar_one()  # commits of other connections
             return (id(conn.connection.driver_connection), others, self._writes)
 
