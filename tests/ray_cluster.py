@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 MEMORY = 80_000_000  # of each node's object store, which nothing of ours uses
 PATIENCE_SECONDS = 120.0
 ELSEWHERE = 'hostname "$1" && mount -t tmpfs none "$2" && shift 2 && exec "$@"'
+NOT_NICE = {"RAY_worker_niceness": "0", "RAY_worker_oom_score_adjustment": "0"}  # trials inherit both
 DRIVERS_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # off, or Ray replaces 127.0.0.1; a node refuses to join with it
 
 
@@ -95,6 +96,12 @@ class Node:
     def __init__(self, keeper: Asked, name: str) -> None:
         self._keeper, self.name = keeper, name
 
+    @property
+    def pids(self) -> list[int]:
+        """What runs on the node now, Ray's own processes and ours."""
+        found: list[int] = self._keeper.ask(do="pids", name=self.name)
+        return found
+
     def kill(self) -> None:
         """End everything that runs on the node: the machine is gone."""
         self._keeper.ask(do="signal", name=self.name, what="node", number=signal.SIGKILL)
@@ -104,7 +111,7 @@ class Node:
         self._keeper.ask(do="signal", name=self.name, what="raylet", number=signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Stop everything of the node, as if it could not be reached."""
+        """Stop everything of the node, as if it could not be reached; after 12 s the head declares it dead."""
         self._keeper.ask(do="signal", name=self.name, what="node", number=signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -128,6 +135,7 @@ class RayCluster:
             DRIVERS_ONLY: "0",
             "RAY_health_check_period_ms": "1000",  # a node that is gone is known to be so after some seconds
             "RAY_health_check_timeout_ms": "3000",
+            "RAY_health_check_failure_threshold": "3",
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
         }
         self._keeper = Asked("tests.ray_cluster", {**self.environment, "DET_RAY_TEST": str(self.home)})
@@ -141,9 +149,10 @@ class RayCluster:
         anybody can tell it is another machine.
         """
         self._ask_for(name, cpus=cpus, **settings)
-        yield Node(self._keeper, name)
-        self._keeper.ask(do="signal", name=name, what="node", number=signal.SIGCONT)
-        self._keeper.ask(do="end", name=name, port=self.port)
+        try:
+            yield Node(self._keeper, name)
+        finally:
+            self._keeper.ask(do="end", name=name, port=self.port)
 
     def lasting(self, name: str, *, cpus: int, **settings: Any) -> Node:
         """A node that stays for the session; one that was killed is started again."""
@@ -159,7 +168,6 @@ class RayCluster:
 
     def close(self) -> None:
         self._keeper.close()
-        shutil.rmtree(self.home, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -265,7 +273,8 @@ def _start(
     ]
     others = ("DET_HOME", "DET_STORE", "RAY_ADDRESS", DRIVERS_ONLY)
     inherited = {key: value for key, value in os.environ.items() if key not in others}
-    around = {**inherited, "RAY_START_HOOK": "tests.ray_cluster.on_loopback", "DET_CONTROLLER": "off", **environment}
+    ours = {"RAY_START_HOOK": "tests.ray_cluster.on_loopback", "DET_CONTROLLER": "off", **NOT_NICE}
+    around = {**inherited, **ours, **environment}
     log = (home / f"{name}.log").open("ab")
     _nodes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=around)
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -280,6 +289,8 @@ def _alive(port: int) -> set[str]:
     from ray._raylet import GcsClient
 
     try:
+        # Ray's client waits ten seconds for a head that is not there.
+        socket.create_connection(("127.0.0.1", port)).close()
         client = GcsClient(address=f"127.0.0.1:{port}")
         return {info.node_name for info in client.get_all_node_info().values() if info.state == 0}
     except Exception:
@@ -308,10 +319,25 @@ def _processes_of(name: str) -> set[psutil.Process]:
     return found
 
 
+def _pids(name: str) -> list[int]:
+    return sorted(process.pid for process in _processes_of(name) if _runs(process))
+
+
+def _runs(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 def _end(name: str, port: int | None = None) -> None:
+    """Kill a node, frozen or not, and wait until nothing of it is left."""
     _signal(name, "node", signal.SIGKILL)
-    _nodes.pop(name).wait()
-    _seen.pop(name)
+    _nodes[name].wait()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while left := _pids(name):
+        assert time.monotonic() < deadline, f"of node {name} there is left: {left}"
+        time.sleep(0.02)
+    del _nodes[name], _seen[name]
     while port is not None and name in _alive(port):
         time.sleep(0.05)
 
@@ -322,10 +348,11 @@ def _free_port() -> int:
 
 
 def main() -> None:
-    answers = {"start": _start, "is_up": _is_up, "signal": _signal, "end": _end}
+    answers = {"start": _start, "is_up": _is_up, "signal": _signal, "pids": _pids, "end": _end}
     answer_questions(lambda do, **question: answers[do](**question))
     for name in list(_nodes):
         _end(name)
+    shutil.rmtree(os.environ["DET_RAY_TEST"], ignore_errors=True)  # whoever asked for it may be dead
 
 
 if __name__ == "__main__":
