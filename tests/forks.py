@@ -142,10 +142,17 @@ class Nursery:
             self._look(30)
         return Job(self._pids, directory, self._ended, self._look)
 
-    def run_script(self, path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """What `python path arguments` does in the directory of the script, as far as the script can tell."""
+    def run_script(
+        self, path: Path, *arguments: str, cwd: Path | None = None, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        """What `python path arguments` does, as far as the script can tell; in its own directory, unless told."""
         errors = Path(self._files.name) / f"{self._jobs}.stderr"
-        job = self._start(be_a_script, [str(errors), str(path), *arguments], [{**os.environ, **env}], joined=False)
+        job = self._start(
+            be_a_script,
+            [str(errors), str(cwd or path.parent), str(path), *arguments],
+            [{**os.environ, **env}],
+            joined=False,
+        )
         (outcome,) = job.wait(300)
         return subprocess.CompletedProcess(
             [sys.executable, str(path), *arguments], outcome.exit_code, outcome.output, errors.read_text()
@@ -238,10 +245,10 @@ def be_a_rank(call: list[Any], env: dict[str, str], directory: str, rank: int, j
     sys.exit(0)
 
 
-def be_a_script(errors: str, path: str, *arguments: str) -> None:
+def be_a_script(errors: str, cwd: str, path: str, *arguments: str) -> None:
     """Run a script in this process, with a place of its own for what it says to stderr."""
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
-    os.chdir(Path(path).parent)
+    os.chdir(cwd)
     sys.path[0] = str(Path(path).parent)
     sys.argv[:] = [path, *arguments]
     sys.orig_argv[:] = [sys.executable, *sys.argv]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Nursery
+
 SENTINEL = "S3NT1NELq7x9"
 TOKEN = f"ghp_{SENTINEL * 3}"
 TRAIN = """
@@ -83,15 +85,12 @@ FLAGS = [
 ]
 
 
-def run(words: list[str], directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+VARIABLES = {"PLANTED": SENTINEL, "OMP_NUM_THREADS": "1", "WANDB_API_KEY": SENTINEL}
+
+
+def run(words: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=directory,
-        env={**os.environ, "PLANTED": SENTINEL, "OMP_NUM_THREADS": "1", "WANDB_API_KEY": SENTINEL, **environment},
-        check=False,
+        words, capture_output=True, text=True, timeout=300, cwd=directory, env={**os.environ, **VARIABLES}, check=False
     )
 
 
@@ -121,16 +120,15 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_planted_secret_is_found_nowhere(script: Path, home: Path) -> None:
+def test_a_planted_secret_is_found_nowhere(script: Path, home: Path, nursery: Nursery) -> None:
     """Issue 11, point 4: a secret in sixteen places is in no checkpoint, store, journal, export and output of ours."""
-    words = [sys.executable, str(script), *FLAGS]
-    done = run(words, script.parent)
+    done = run([sys.executable, str(script), *FLAGS], script.parent)
     assert done.returncode == 0, done.stderr
     own = [line for line in done.stderr.splitlines() if "determined." in line]
     assert any("connecting to postgresql://me:********@db/rows" in line for line in own)
     assert [line for line in own if SENTINEL in line] == []
-    assert run([*words, "--resume"], script.parent).returncode == 0
-    assert "ConnectionError" in run([*words, "--fail"], script.parent).stderr
+    assert nursery.run_script(script, *FLAGS, "--resume", **VARIABLES).returncode == 0
+    assert "ConnectionError" in nursery.run_script(script, *FLAGS, "--fail", **VARIABLES).stderr
     shown = [det(script.parent, *words) for words in SHOWN]
     det(script.parent, "store", "export", str(home / "copy.gz"))
     assert (home / "copy.gz").is_file()
@@ -152,12 +150,10 @@ SHOWN = [
 ]
 
 
-def test_what_waits_for_the_store_has_no_secrets(script: Path, home: Path, tmp_path: Path) -> None:
+def test_what_waits_for_the_store_has_no_secrets(script: Path, home: Path, tmp_path: Path, nursery: Nursery) -> None:
     """Issue 11, point 4: reports that are put aside on disk while the store is out of reach hold none either."""
     (tmp_path / "blocked").write_text("no directory")
-    done = run(
-        [sys.executable, str(script), *FLAGS, "--fail"], script.parent, DET_STORE=str(tmp_path / "blocked" / "x")
-    )
+    done = nursery.run_script(script, *FLAGS, "--fail", DET_STORE=str(tmp_path / "blocked" / "x"), **VARIABLES)
     assert "ConnectionError" in done.stderr
     assert list((home / "runs").rglob("unsent.jsonl"))
     assert places_with(SENTINEL, home) == []
