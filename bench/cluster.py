@@ -162,13 +162,14 @@ def measure_list(url: str, directory: Path, options: argparse.Namespace) -> None
     make_runs(file, options.runs, 20)
     make_runs(url, options.runs, 20)
     det = [sys.executable, "-m", "determined.cli"]
-    table = Table("command", "PostgreSQL s", "SQLite s", "ratio", title=f"{options.runs:,} runs, best of five")
+    table = Table("command", "PostgreSQL s", "SQLite s", "ratio of the processor", title=f"{options.runs:,} runs")
     for words in (["--version"], ["e", "ls", "-a"], ["e", "ls", "-a", "--last", "10"], ["t", "describe", "7"]):
         took = [
-            seconds([*det, *words], {**os.environ, "DET_STORE": str(place), "DET_HOME": str(directory)})[0]
+            seconds([*det, *words], {**os.environ, "DET_STORE": str(place), "DET_HOME": str(directory)})
             for place in (url, file)
         ]
-        table.add_row("det " + " ".join(words), *(f"{each:.2f}" for each in took), f"{took[0] / took[1]:.2f}")
+        ratio = took[0][1] / took[1][1]  # the clock depends on what else the machine does
+        table.add_row("det " + " ".join(words), *(f"{clock:.2f}" for clock, _ in took), f"{ratio:.2f}")
     console.print(table)
 
 

@@ -227,12 +227,12 @@ class RunIndex:
             seen, change = changes.since(conn, self._seen)
         if self._seen is None or self._is_edited or self._is_due(moment):
             self._is_edited = self._is_owed = False
-            began = time.monotonic()
+            began = time.thread_time()
             self._runs.read_all(conn, self._rest)
             if self._is_loaded:
                 self._runs.read_documents(conn, self._runs.unread())
             self._checked_at = time.monotonic()
-            self._check_seconds = time.monotonic() - began
+            self._check_seconds = time.thread_time() - began
         else:
             self._runs.read_some(conn, change.experiments, change.trials)
         self._seen, self._is_ready = seen, True
