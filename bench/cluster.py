@@ -183,12 +183,13 @@ def measure_search(url: str, directory: Path, options: argparse.Namespace) -> No
         at = f"/experiments/{ident}"
         figures.times("experiment", lambda _: server.ask("GET", at), "300 ms", rounds=10)
         figures.times("hyperparameters and metric of all", lambda _: server.ask("GET", f"{at}/search"), "300 ms", 10)
-        figures.times("at a step", lambda n: server.ask("GET", f"{at}/search?steps={n}"), "300 ms", 10)
+        figures.times(
+            "at a step; importance anew", lambda n: server.ask("GET", f"{at}/search?steps={n}"), "1000 ms", 10
+        )
         figures.times("curves of the best 50", lambda _: server.ask("GET", f"{at}/curves?top=50"), "1000 ms", 10)
-        figures.times("its table of trials", lambda _: server.rows(
-            ["run.id", "run.best_metric"], "trials", filter={"all_of": [
-                {"column": "run.experiment_id", "operator": "=", "value": ident}
-            ]}), "300 ms", 10)  # fmt: skip
+        columns = ["run.id", "run.best_metric", "hparams.h1"]
+        table = {"experiment_id": ident, "sort": ["hparams.h1"]}
+        figures.times("its table of trials", lambda _: server.rows(columns, "trials", **table), "300 ms", 10)
         figures.times("events", lambda _: server.ask("GET", f"{at}/events"), "300 ms", 10)
     figures.show()
 
