@@ -13,7 +13,7 @@ from determined import artifacts, errors
 from determined._redact import MASK
 from determined.core.recording import run_description
 from determined.core.recording.heartbeat import end_state
-from determined.core.recording.run_description import describe, find_environment, run_name, storage_config
+from determined.core.recording.run_description import describe, find_environment, run_name, storage_config, store_hash
 
 
 def test_a_config_is_recorded_plain_and_without_secrets() -> None:
@@ -144,3 +144,9 @@ def test_a_run_is_named_after_its_project(script: str | None, name: str, monkeyp
     monkeypatch.setenv("HOME", "/home/ada")
     place = script and script.format(home="/home/ada", temp=tempfile.gettempdir())
     assert run_name(place) == name
+
+
+def test_a_new_password_makes_no_other_store() -> None:
+    """What a run left on disk is delivered after its store's password was changed, and to no other store."""
+    before, after, other = (f"postgresql://ada:{word}/runs" for word in ("old@db", "new@db", "old@elsewhere"))
+    assert store_hash(before) == store_hash(after) != store_hash(other)

@@ -150,8 +150,8 @@ def describe(
 
 
 def store_hash(address: str) -> str:
-    """Return what a run keeps of the address of its store, `DET_STORE`, which may hold a password."""
-    return hashlib.sha256(address.encode()).hexdigest()[:16]
+    """Return what a run keeps of the address of its store, `DET_STORE`; a new password makes it no other store."""
+    return hashlib.sha256(by_shape(address).encode()).hexdigest()[:16]
 
 
 def _script() -> str | None:
