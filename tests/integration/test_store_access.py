@@ -23,15 +23,22 @@ RULES = "local all postgres trust\nlocal runs ada scram-sha-256\n"
 
 
 @pytest.fixture(scope="module")
-def socket() -> Iterator[Path]:
-    """The socket of a PostgreSQL with a database `runs`, into which `ada` comes with her password only."""
+def administrator() -> Iterator[PostgresServer]:
+    """A PostgreSQL with a database `runs`, into which `ada` comes with her password only."""
     with started_postgres() as running:
         server = PostgresServer(running)
         server.execute(f"CREATE ROLE ada LOGIN PASSWORD '{PASSWORD}'")
         server.execute("CREATE DATABASE runs OWNER ada")
         (running.pgdata / "pg_hba.conf").write_text(RULES)
         server.execute("SELECT pg_reload_conf()")
-        yield running.get_postmaster_info().socket_dir / ".s.PGSQL.5432"
+        yield server
+
+
+@pytest.fixture
+def socket(administrator: PostgresServer) -> Path:
+    """Where it listens."""
+    ((directory,),) = administrator.execute("SHOW unix_socket_directories")
+    return Path(directory) / ".s.PGSQL.5432"
 
 
 @pytest.fixture
@@ -81,6 +88,19 @@ def test_where_a_password_may_be(
         assert conn.exec_driver_sql("SELECT current_user").scalar() == "ada"
     store.close()
     assert PASSWORD not in f"{store.url} {store.place!r}"
+
+
+def test_no_connection_is_left(address: str, administrator: PostgresServer) -> None:
+    """A server that has no connection left may have one later; the sentence says what to raise."""
+    address = address.replace("ada@", f"ada:{PASSWORD}@")
+    administrator.execute("ALTER ROLE ada CONNECTION LIMIT 1")
+    try:
+        store = open_store(address)
+        with store.read(), pytest.raises(errors.StoreUnavailable, match=r"no more connections; raise its max_connect"):
+            open_store(address)
+        store.close()
+    finally:
+        administrator.execute("ALTER ROLE ada CONNECTION LIMIT -1")
 
 
 def test_tls(socket: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ _REFUSED_SIGNS = {
     "invalid sslmode": "sslmode in the address",
     "definition of service": "the name of the service in ~/.pg_service.conf or PGSERVICEFILE",
 }
-_FULL_SIGNS = ("too many clients", "connection slots")
+_FULL_SIGNS = ("too many clients", "too many connections", "connection slots")
 
 TOO_LARGE = "A number is larger than a store can hold, or than any id in it. The largest is 9223372036854775807."
 
