@@ -1,10 +1,11 @@
-"""What a cluster costs: many writers and many rows on PostgreSQL.
+"""What a cluster costs: many writers and many rows on PostgreSQL, and the starts of trials on Ray.
 
     python bench/cluster.py [--writers 20] [--values 10000] [--seconds 30] [--runs 10000] [--points 1000000]
-                            [--only writers,list,tables,curves,search]
+                            [--starts 20] [--trials 1000] [--only writers,list,tables,curves,search,start,many]
 
 PostgreSQL is a temporary one with its default settings. `writers` are training processes that report through `core`;
-the other parts ask what `bench/page.py` asks, beside the same goals, of 10,000 runs and a million rows of metrics.
+`list`, `tables`, `curves` and `search` ask what `bench/page.py` asks, beside the same goals, of 10,000 runs and a
+million rows of metrics. `start` and `many` are in `cluster_trials.py`: Ray against the local launcher.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cluster_trials
 import psutil
 import sqlalchemy as sa
 from cli import seconds
@@ -239,9 +241,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--columns", type=int, default=200)
     parser.add_argument("--points", type=int, default=1_000_000)
-    parser.add_argument("--only", default="writers,list,tables,curves,search")
+    parser.add_argument("--starts", type=int, default=20, help="trials whose start is measured")
+    parser.add_argument("--trials", type=int, default=1000, help="of a second each")
+    parser.add_argument("--only", default="writers,list,tables,curves,search,start,many")
     options = parser.parse_args()
-    measure_store(options.only.split(","), options)
+    parts = options.only.split(",")
+    if store := [part for part in parts if part not in cluster_trials.PARTS]:
+        measure_store(store, options)
+    if trials := [part for part in parts if part in cluster_trials.PARTS]:
+        cluster_trials.measure(trials, options.starts, options.trials)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What Ray costs: the start of a trial, and a thousand short trials, against the local launcher on the same machine.
 
-    python bench/cluster_trials.py [--trials 1000] [--starts 20] [--only start,many]
+    python bench/cluster.py --only start,many [--trials 1000] [--starts 20]
 
 Three Ray nodes with two slots each run on this machine, as in the tests; the local launcher has as many slots. Trials
 sleep for a second, so that their own work needs no processor; what is left is the cost of starting and ending them.
@@ -8,7 +8,6 @@ sleep for a second, so that their own work needs no processor; what is left is t
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import statistics
@@ -27,6 +26,7 @@ from determined.client import Determined
 from tests.ray_cluster import RayCluster
 
 SLOTS = 6
+PARTS = ("start", "many")
 START = "import pathlib, sys, time; pathlib.Path(sys.argv[1], str(time.time())).touch()"
 SLEEP = "import time; time.sleep(1)"
 console = Console()
@@ -72,28 +72,20 @@ def run(environment: dict[str, str], script: str, trials: int, at_once: int) -> 
     return taken, [there - then for then, there in zip(given, first, strict=False)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=1000, help="short trials in all (1000)")
-    parser.add_argument("--starts", type=int, default=20, help="trials whose start is measured (20)")
-    parser.add_argument("--only", default="start,many", help="parts to run (start,many)")
-    options = parser.parse_args()
+def measure(parts: list[str], starts: int, trials: int) -> None:
+    """Print the seconds of starts, and how much longer many short trials take than they sleep."""
     table = Table(title=f"Ray against local, {SLOTS} slots, load {os.getloadavg()[0]:.1f}")
     for title in ("", "local", "Ray", "ratio"):
         table.add_column(title, justify="right" if title else "left")
     local = {"DET_LAUNCHER": "local", "DET_SLOTS": str(SLOTS)}
     with nodes() as ray:
-        if "start" in options.only:
-            found = [statistics.median(run(where, START, options.starts, 1)[1]) for where in (local, ray)]
+        if "start" in parts:
+            found = [statistics.median(run(where, START, starts, 1)[1]) for where in (local, ray)]
             name = "slots to first line of the script, seconds, p50"
             table.add_row(name, *(f"{value:.2f}" for value in found), f"{found[1] / found[0]:.1f}")
-        if "many" in options.only:
-            ideal = options.trials / SLOTS
-            found = [run(where, SLEEP, options.trials, SLOTS)[0] / ideal for where in (local, ray)]
-            name = f"{options.trials} trials of a second, times the {ideal:.0f} s that they sleep"
+        if "many" in parts:
+            ideal = trials / SLOTS
+            found = [run(where, SLEEP, trials, SLOTS)[0] / ideal for where in (local, ray)]
+            name = f"{trials} trials of a second, times the {ideal:.0f} s that they sleep"
             table.add_row(name, *(f"{value:.2f}" for value in found), f"{found[1] / found[0]:.1f}")
     console.print(table)
-
-
-if __name__ == "__main__":
-    main()
