@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Tests start hundreds of processes; where PYTHONDONTWRITEBYTECODE is set, each would compile what it imports.
+COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-search demo-cluster test quick check docs promises ui bench clean
@@ -30,9 +32,11 @@ demo-cluster: $(READY)  ## Search on three Ray nodes and PostgreSQL, kill a node
 	@DET_HOME=demo-output $(BIN)/python examples/demo_cluster.py
 
 test: $(READY)  ## Run all tests
+	@$(COMPILE)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 quick: $(READY)  ## Run the tests that take no more than seconds
+	@$(COMPILE)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 check: $(READY)  ## Lint, formatting, types
