@@ -34,7 +34,7 @@ FLAGS = [
     "--disable-sync",
 ]
 ADVICE = "The page is tested in Chromium. Install it (Debian: apt install chromium), then run the tests again."
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 def chromium() -> str:
@@ -81,7 +81,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
-            return self.process.wait(20)
+            return self.process.wait(60)
         finally:
             self.process.kill()
             self.process.communicate()

@@ -99,7 +99,7 @@ def wait_until_over(store: Store, experiment_id: int, seconds: float = 240.0) ->
         time.sleep(0.05)
 
 
-def wait_until_alone(seconds: float = 30.0) -> None:
+def wait_until_alone(seconds: float = 120.0) -> None:
     """Wait until the controller and all agents of this test's data directory have left."""
     deadline = time.monotonic() + seconds
     while found := processes():

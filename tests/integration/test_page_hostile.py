@@ -126,7 +126,7 @@ HARM = """() => ({
 
 def lasting_harm(page: Page) -> dict[str, Any] | None:
     """What is wrong with a page once it is drawn: after a resize that takes some frames, more on a busy machine."""
-    for _ in range(50):
+    for _ in range(300):
         page.wait_for_timeout(100)
         harm: dict[str, Any] = page.evaluate(HARM)
         if harm == {"pwned": None, "links": [], "far": [], "markup": 0, "wide": min(0, harm["wide"])}:
