@@ -190,7 +190,7 @@ def test_three_experiments_of_200_trials(lab: Lab, home: Path) -> None:
     assert most_at_once(row for found in rows.values() for row in found) == 2
     assert most_at_once(rows[narrow]) == 1
     ends = [max(row.end_time for row in rows[each] if row.end_time) for each in (first, narrow, late)]
-    assert ends == sorted(ends)
+    assert ends[0] == min(ends)  # the other two then have a slot each, and end at about the same time
     assert {row.exit_code for found in rows.values() for row in found} == {0}
 
 
