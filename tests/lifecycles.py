@@ -172,8 +172,8 @@ class Lab:
         self.client.controller.stop()
         wait_until_alone()
         assert checks.check(self.store) == []
-        work = Path(os.environ["DET_HOME"]) / "work"
-        assert not work.exists() or [path.name for path in work.iterdir()] == []
+        left = [str(path) for path in (Path(os.environ["DET_HOME"]) / "work").rglob("*")]
+        assert not left, f"in working directories there is left: {left}"
 
     def running(self) -> list[int]:
         """Return the process ids of agents of this test's data directory, and of all below them."""

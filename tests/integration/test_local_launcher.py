@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from determined.experiment.launchers import forking
+from determined.experiment.launchers import forking, working_directory
 from determined.experiment.launchers.local import LocalLauncher
 from determined.store.database.connection import open_store
 from tests.contracts.launcher import TREE, LauncherContract
@@ -91,6 +91,30 @@ def test_nothing_is_left_when_agent_and_guard_are_killed(bench: Bench, starter: 
     launcher.kill(bench.row(task))
     launcher.close()
     assert all_gone(below)
+
+
+def test_only_directories_of_the_dead_are_removed(bench: Bench, starter: Starter) -> None:
+    """Whatever was killed and whenever, directories stay while an agent or a guard of theirs lives, and go then."""
+    first, second = tasks = [bench.task({"train.py": TREE}) for _ in range(2)]
+    places = [working_directory.of(str(bench.home), task.allocation_id) for task in tasks]
+    for task in tasks:
+        starter.start(task)
+        bench.printed(task, "grandchild is there")
+    agent, guard, *_ = bench.processes(first)
+    guard.suspend()
+    agent.kill()
+    assert all_gone([agent])
+    working_directory.remove_abandoned(str(bench.home))
+    assert [place.exists() for place in places] == [True, True]
+    guard.kill()
+    assert all_gone([guard])
+    working_directory.remove_abandoned(str(bench.home))
+    assert sorted((bench.home / "work").iterdir()) == [places[1], places[1].with_suffix(places[1].suffix + ".info")]
+    launcher = LocalLauncher(bench.store, bench.home)
+    for task in tasks:
+        launcher.kill(bench.row(task))
+    launcher.close()
+    assert bench.end(second).exit_code == 137
 
 
 def test_the_guard_dies(bench: Bench, starter: Starter) -> None:

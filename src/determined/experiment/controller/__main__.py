@@ -8,9 +8,10 @@ import signal
 import sys
 
 from determined import errors
+from determined._home import data_directory
 from determined.experiment.controller import start
 from determined.experiment.controller.loop import Controller
-from determined.experiment.launchers import choice
+from determined.experiment.launchers import choice, working_directory
 from determined.store.database.connection import open_store
 
 
@@ -40,7 +41,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
     logger.info("Driving the experiments of %s.", store.url)
+    working_directory.remove_abandoned(str(data_directory()))  # of agents that died with the last controller
     controller.run()
+    working_directory.remove_abandoned(str(data_directory()))  # of agents that died after their attempt was given up
     logger.info("The controller leaves.")
     return 0
 

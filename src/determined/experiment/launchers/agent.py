@@ -275,6 +275,7 @@ def main() -> int:
     lifeline = Lifeline()
     task = TaskSpec.from_json(lifeline.line())
     guard.set_name("det-agent")
+    working_directory.remove_abandoned(task.home)  # on this node nobody else does
     store = open_store(task.store, create=False)
     code = run(task, store, lifeline=None if task.place is None else lifeline)
     store.close()

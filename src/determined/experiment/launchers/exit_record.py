@@ -6,7 +6,6 @@ disk nor the agent's own death loses it.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import logging
@@ -137,8 +136,7 @@ def deliver_reports(
 
 def settle(store: Store, home: str, address: str, allocation_id: str) -> None:
     """Record what an attempt has left on this machine whose agent is dead, and remove its directories."""
-    with contextlib.suppress(OSError):
-        working_directory.remove_of_all_nodes(home, allocation_id)
+    working_directory.remove_abandoned(home)
     deliver_reports(store, home, address)
     recover(store, home, allocation_id)
 

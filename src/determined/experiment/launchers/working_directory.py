@@ -2,7 +2,7 @@
 
 $DET_HOME/code/<sha256>/                 each code snapshot, unpacked once
 $DET_HOME/work/<allocation id>/          the working directory; removed when the attempt has ended
-$DET_HOME/work/<allocation id>.info/     what `get_cluster_info()` reads; removed then, too
+$DET_HOME/work/<allocation id>.info/     what `get_cluster_info()` reads; locked while the agent lives, then removed
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import tarfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -37,11 +38,24 @@ def info_of(home: str, allocation_id: str) -> Path:
 
 
 def make_info(home: str, allocation_id: str) -> Path:
-    """Make the directory of an attempt's info files, for this user alone."""
+    """Make the directory of an attempt's info files, for this user alone, and lock it until this process has ended.
+
+    What it forks holds the lock, too: a guard that outlives its agent still ends the processes that run there.
+    """
     place = info_of(home, allocation_id)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place.mkdir(mode=0o700, exist_ok=True)
-    return place
+    while True:
+        place.mkdir(mode=0o700, exist_ok=True)
+        try:
+            held = _lock(place)
+        except (FileNotFoundError, BlockingIOError):  # `remove_abandoned` has just looked at it
+            time.sleep(0.01)
+            continue
+        except OSError:  # a file system without locks
+            return place
+        if place.is_dir() and place.stat().st_ino == os.fstat(held).st_ino:
+            return place
+        os.close(held)  # it was removed before we had the lock
 
 
 def fill(directory: Path, home: str, store: Store, snapshot_id: int | None) -> None:
@@ -61,11 +75,28 @@ def remove(home: str, allocation_id: str) -> None:
     _remove_tree(info_of(home, allocation_id))
 
 
-def remove_of_all_nodes(home: str, allocation_id: str) -> None:
-    """Remove the directories of an attempt whose nodes shared this data directory."""
-    for place in (Path(home) / "work").glob(f"{allocation_id}.node*"):
-        _remove_tree(place)
-    remove(home, allocation_id)
+def remove_abandoned(home: str) -> None:
+    """Remove the directories of attempts whose agent and guard were killed on this machine, before they could do it."""
+    for info in (Path(home) / "work").glob("*.info"):
+        with contextlib.suppress(OSError):  # whoever made it is alive, or has just removed it
+            held = _lock(info)
+            try:
+                remove(home, info.name.removesuffix(".info"))
+            finally:
+                os.close(held)
+
+
+def _lock(directory: Path) -> int:
+    """Lock a directory, and return the file that holds the lock; BlockingIOError if another process has it."""
+    import fcntl
+
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(opened)
+        raise
+    return opened
 
 
 def mount(directory: Path, mounts: Sequence[dict[str, Any]]) -> Iterator[str]:
