@@ -193,11 +193,19 @@ def _run(task: TaskSpec, store: Store, signals: Signals) -> Exit:
     except (OSError, errors.DeterminedError) as failed:
         lines.say(f"The attempt cannot be started: {failed}", "ERROR")
         found = Exit(1, f"cannot be started: {failed}")
+    if found.code and signals.order is None and not signals.was_killed and _has_other_nodes(task):
+        assert signals.lifeline is not None
+        signals.lifeline.ask_for_loss()  # ranks that lose a node fail before anybody else knows of it
     if signals.order is not None:
         found = Exit(signals.order.code, signals.order.reason)
     lines.say(f"{_what(task)} ended: {found.reason}.")
     lines.close(exit_record.PATIENCE_SECONDS)
     return found
+
+
+def _has_other_nodes(task: TaskSpec) -> bool:
+    """Return whether this is the first of several nodes."""
+    return task.place is not None and task.place.is_first and len(task.place.nodes) > 1
 
 
 def _prepare(task: TaskSpec, store: Store, info: Path, lines: LogWriter) -> Path | None:
@@ -272,7 +280,8 @@ def _what(task: TaskSpec) -> str:
 def main() -> int:
     """Run the attempt that the standard input describes."""
     logging.basicConfig(format="%(asctime)s %(process)d %(levelname)s: %(message)s", level=logging.INFO)
-    lifeline = Lifeline()
+    lifeline = Lifeline(questions=os.dup(1))
+    os.dup2(2, 1)  # what anybody prints is no question
     task = TaskSpec.from_json(lifeline.line())
     guard.set_name("det-agent")
     working_directory.remove_abandoned(task.home)  # on this node nobody else does

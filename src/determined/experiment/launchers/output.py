@@ -37,10 +37,14 @@ class Lifeline:
     """The agent's standard input, whose other end is held by whoever started it: the task, later orders, line by line.
 
     If the other end closes, whoever held it is dead, and the agent's processes must not outlive it.
+
+    Args:
+        file: Where orders come from.
+        questions: Where the agent asks, also line by line.
     """
 
-    def __init__(self, file: int = 0) -> None:
-        self.file = file
+    def __init__(self, file: int = 0, questions: int = 1) -> None:
+        self.file, self._questions = file, questions
         self.order: Order | None = None
         self._unread = b""
 
@@ -58,6 +62,15 @@ class Lifeline:
         """Take the order that has come."""
         text = self.line()
         self.order = Order(**json.loads(text)) if text else Order("whoever started its agent is gone")
+
+    def ask_for_loss(self) -> None:
+        """Ask whether another node is lost, and take the order if one is; with what others have ended is no matter."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._questions, b"lost?\n")
+        while answer := json.loads(self.line() or '{"reason": "whoever started its agent is gone"}'):
+            if answer.get("code") is None:
+                self.order = Order(**answer)
+                return
 
     def is_cut(self) -> bool:
         """Return whether the other end is closed, without waiting."""

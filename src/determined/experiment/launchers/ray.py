@@ -339,7 +339,7 @@ class NodeActor:
 
     def __init__(self) -> None:
         self._agent: asyncio.subprocess.Process | None = None
-        self._others: list[Any] = []
+        self._others: dict[str, Any] = {}  # the actors of the other nodes, by the names of those
         self._is_over: asyncio.Event | None = None
         self._was_killed = False
         self._orphaned = threading.Timer(TASK_SECONDS, os._exit, (1,))
@@ -359,12 +359,13 @@ class NodeActor:
         try:
             task = TaskSpec.from_json(text)
             assert task.place is not None
-            self._others = [
-                _options(f"{name}.{rank}", group, request, rank).remote() for rank in range(1, len(request.sizes))
-            ]
+            self._others = {
+                node: _options(f"{name}.{rank}", group, request, rank).remote()
+                for rank, node in enumerate(task.place.nodes[1:], 1)
+            }
             given = [
                 actor.devices.remote(size, task.slot_kind)
-                for actor, size in zip(self._others, request.sizes[1:], strict=True)
+                for actor, size in zip(self._others.values(), request.sizes[1:], strict=True)
             ]
             ids = [await self.devices(request.sizes[0], task.slot_kind), *[await ref for ref in given]]
             place = dataclasses.replace(task.place, slot_ids=ids, port=_free_port())
@@ -383,10 +384,14 @@ class NodeActor:
         if self._is_over is not None:
             await self._is_over.wait()
 
+    async def is_well(self) -> bool:
+        """Answer, which a node that is lost does not; and return whether the agent was not killed."""
+        return self._agent is None or (self._agent.returncode or 0) >= 0
+
     async def kill(self) -> None:
         """End the processes of all nodes now; the agent of the first records the end."""
         self._was_killed = True
-        for actor in self._others:
+        for actor in self._others.values():
             actor.kill.remote()
         if self._agent is not None and self._agent.returncode is None:
             _processes.send(self._agent.pid, signal.SIGQUIT)
@@ -400,27 +405,45 @@ class NodeActor:
             asyncio.ensure_future(
                 _answer(actor.run_part.remote(dataclasses.replace(task, place=place).to_json()))
             ): place
-            for actor, place in zip(self._others, places[1:], strict=True)
+            for actor, place in zip(self._others.values(), places[1:], strict=True)
         }
         going: set[asyncio.Future[int]] = {own, *parts}
         while not own.done():
             ended, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
             for part in ended - {own}:
-                self._judge(part, parts[part].node)
+                await self._judge(part, parts[part].node)
         if parts:
             await asyncio.wait(parts, timeout=LEAVE_SECONDS)
-            for actor in self._others:
+            for actor in self._others.values():
                 actor.kill.remote()
             await asyncio.wait(parts, timeout=LEAVE_SECONDS)
         return own.result()
 
-    def _judge(self, part: asyncio.Future[int], node: str) -> None:
+    async def _judge(self, part: asyncio.Future[int], node: str) -> None:
         """End the attempt if another node has failed, or is lost."""
         if (failed := part.exception()) is not None:
             logger.warning("%s: %s", node, failed)
             self._tell({"reason": f"node {node} is lost"})
         elif code := part.result():
-            self._tell({"reason": f"node {node} ended with exit code {code}", "code": code})
+            lost = await self._lost_node()
+            self._tell(lost or {"reason": f"node {node} ended with exit code {code}", "code": code})
+
+    async def _lost_node(self) -> dict[str, Any]:
+        """Return the order to end the attempt if another node is lost: ranks may notice that long before Ray does."""
+        for node, actor in self._others.items():
+            try:
+                is_well = await actor.is_well.remote()
+            except ray.exceptions.RayError:
+                is_well = False
+            if not is_well:
+                return {"reason": f"node {node} is lost"}
+        return {}
+
+    async def _answer_agent(self, agent: asyncio.subprocess.Process) -> None:
+        """Answer the agent, which asks when its ranks have failed, whether that is because a node is lost."""
+        assert agent.stdout is not None
+        while await agent.stdout.readline():
+            self._tell(await self._lost_node())
 
     def _tell(self, order: dict[str, Any]) -> None:
         if self._agent is not None and self._agent.stdin is not None:
@@ -438,7 +461,7 @@ class NodeActor:
             self._agent = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", AGENT),
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=file,
                 start_new_session=True,
                 cwd="/",
@@ -451,7 +474,10 @@ class NodeActor:
         await self._agent.stdin.drain()
         if self._was_killed:
             await self.kill()
-        return await self._agent.wait()
+        answering = asyncio.ensure_future(self._answer_agent(self._agent))
+        code = await self._agent.wait()
+        answering.cancel()
+        return code
 
 
 def connect() -> None:
