@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 from tests.ray_cluster import ray_cluster  # noqa: F401
-from tests.stores import postgres, sqlite_store, store, store_place  # noqa: F401  fixtures for everybody
+from tests.stores import database, postgres, sqlite_store, store, store_place  # noqa: F401  fixtures for everybody
 
 # Shared helpers explain their failed assertions as tests do.
 pytest.register_assert_rewrite("tests.contracts", "tests.ranks", "tests.trials")

@@ -43,8 +43,9 @@ class Asked:
     def __init__(self, module: str, environment: Mapping[str, str]) -> None:
         # The parent ends at once, so that this is no child of ours; the pipes stay.
         command = ["setsid", "--fork", sys.executable, "-m", module]
+        inherited = {key: value for key, value in os.environ.items() if key != "DET_HOME"}  # it is nobody's
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment}, cwd=ROOT
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**inherited, **environment}, cwd=ROOT
         )
         process.wait()
         assert process.stdin is not None
@@ -110,25 +111,18 @@ class Node:
         """End Ray's own process of the node; what it started notices by itself."""
         self._keeper.ask(do="signal", name=self.name, what="raylet", number=signal.SIGKILL)
 
-    def freeze(self) -> None:
-        """Stop everything of the node, as if it could not be reached; after 12 s the head declares it dead."""
-        self._keeper.ask(do="signal", name=self.name, what="node", number=signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self._keeper.ask(do="signal", name=self.name, what="node", number=signal.SIGCONT)
-
 
 class RayCluster:
     """The cluster. `environment` is what a process needs to find it."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
         self.home = Path(tempfile.mkdtemp(prefix="dr"))  # short: it holds names of sockets
         token = self.home / "token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(32))
         self.port = _free_port()
         self.environment = {
-            "RAY_ADDRESS": f"127.0.0.1:{self.port}",
+            "RAY_ADDRESS": f"{address}:{self.port}",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(token),
             "RAY_USAGE_STATS_ENABLED": "0",
@@ -146,7 +140,7 @@ class RayCluster:
         """A node more, for a while: `gpus`, `resources`, `environment`.
 
         With `machine` it has another host name, and `hidden` is a directory that is another one there: as far as
-        anybody can tell it is another machine.
+        anybody can tell it is another machine. With `network` it lives at an `address` of that network namespace.
         """
         self._ask_for(name, cpus=cpus, **settings)
         try:
@@ -242,8 +236,9 @@ class RemoteLauncher:
 
 def on_loopback(parameters: Any, _is_head: bool) -> None:
     """Called by `ray start` (RAY_START_HOOK): listen on this machine only, and without a server for remote drivers."""
-    sys.modules["ray._private.services"].get_node_ip_address = lambda *_: "127.0.0.1"
-    parameters.node_ip_address = "127.0.0.1"
+    address = os.environ["DET_RAY_NODE"]
+    sys.modules["ray._private.services"].get_node_ip_address = lambda *_: address
+    parameters.node_ip_address = address
     parameters.ray_client_server_port = None
 
 
@@ -260,12 +255,16 @@ def _start(
     environment: Mapping[str, str] = {},
     machine: str | None = None,
     hidden: str = "/mnt",
+    network: str | None = None,
+    address: str | None = None,
     head: bool = False,
 ) -> None:
     home = Path(os.environ["DET_RAY_TEST"])
+    first = os.environ["RAY_ADDRESS"].rpartition(":")[0]
     own = ["--head", f"--port={port}", f"--temp-dir={home / 't'}", "--include-dashboard=false", "--no-monitor"]
-    where = own if head else [f"--address=127.0.0.1:{port}"]
+    where = own if head else [f"--address={first}:{port}"]
     command = [
+        *(["ip", "netns", "exec", network] if network else []),
         *(["unshare", "--uts", "--mount", "sh", "-c", ELSEWHERE, "sh", machine, hidden] if machine else []),
         *(str(Path(sys.executable).parent / "ray"), "start", "--block", *where),
         *(f"--node-name={name}", f"--num-cpus={cpus}", f"--num-gpus={gpus}", f"--resources={json.dumps(resources)}"),
@@ -273,7 +272,8 @@ def _start(
     ]
     others = ("DET_HOME", "DET_STORE", "RAY_ADDRESS", DRIVERS_ONLY)
     inherited = {key: value for key, value in os.environ.items() if key not in others}
-    ours = {"RAY_START_HOOK": "tests.ray_cluster.on_loopback", "DET_CONTROLLER": "off", **NOT_NICE}
+    hook = {"RAY_START_HOOK": "tests.ray_cluster.on_loopback", "DET_RAY_NODE": address or first}
+    ours = {**hook, "DET_CONTROLLER": "off", **NOT_NICE}
     around = {**inherited, **ours, **environment}
     log = (home / f"{name}.log").open("ab")
     _nodes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=around)
@@ -290,8 +290,9 @@ def _alive(port: int) -> set[str]:
 
     try:
         # Ray's client waits ten seconds for a head that is not there.
-        socket.create_connection(("127.0.0.1", port)).close()
-        client = GcsClient(address=f"127.0.0.1:{port}")
+        address = os.environ["RAY_ADDRESS"]
+        socket.create_connection((address.rpartition(":")[0], port)).close()
+        client = GcsClient(address=address)
         return {info.node_name for info in client.get_all_node_info().values() if info.state == 0}
     except Exception:
         return set()
@@ -308,6 +309,8 @@ def _signal(name: str, what: str, number: int) -> None:
         with contextlib.suppress(psutil.Error):
             if what == "node" or process.name() == "raylet":
                 process.send_signal(number)
+    if what == "node" and number == signal.SIGKILL:
+        _nodes[name].wait()  # or whoever asks next whether it is up is told that it is
 
 
 def _processes_of(name: str) -> set[psutil.Process]:

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import shutil
+import signal
 import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 _numbers = itertools.count(1)
@@ -106,6 +109,34 @@ def postgres() -> Iterator[PostgresServer]:
         running = PostgresServer(server)
         running.set("synchronous_commit")
         yield running
+
+
+class Database:
+    """A PostgreSQL of one test, which can be killed."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self.url = str(server.get_uri())
+
+    def kill(self) -> None:
+        """End it at once, as a machine that fails does."""
+        postmaster = psutil.Process(self._server.get_pid())
+        family = [postmaster, *postmaster.children()]
+        os.kill(postmaster.pid, signal.SIGKILL)
+        psutil.wait_procs(family, timeout=60)
+
+    def start(self) -> None:
+        """Start it again. It is no process of the test's data directory."""
+        with pytest.MonkeyPatch.context() as without:
+            without.delenv("DET_HOME")
+            self._server.ensure_postgres_running()
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    """A PostgreSQL of the test's own. Ask for it before `home`: it belongs to no data directory."""
+    with started_postgres() as server:
+        yield Database(server)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

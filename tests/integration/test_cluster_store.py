@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,7 @@ from tests.experiments import (
     wait_until_over,
 )
 from tests.lifecycles import BASE, Lab
-from tests.stores import started_postgres
+from tests.stores import Database
 
 DET = [sys.executable, "-m", "determined.cli"]
 
@@ -56,37 +54,11 @@ note(steps=step)
 """
 
 
-class Database:
-    """A PostgreSQL that can be killed."""
-
-    def __init__(self, server: Any) -> None:
-        self._server = server
-
-    def kill(self) -> None:
-        """End it at once, as a machine that fails does."""
-        postmaster = psutil.Process(self._server.get_pid())
-        family = [postmaster, *postmaster.children()]
-        os.kill(postmaster.pid, signal.SIGKILL)
-        psutil.wait_procs(family, timeout=60)
-
-    def start(self) -> None:
-        """Start it again. It is no process of the test's data directory."""
-        with pytest.MonkeyPatch.context() as without:
-            without.delenv("DET_HOME")
-            self._server.ensure_postgres_running()
-
-
 @pytest.fixture
-def database() -> Iterator[Any]:
-    with started_postgres() as server:
-        yield server
-
-
-@pytest.fixture
-def home(leaves_nothing_behind: None, tmp_path: Path, database: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(leaves_nothing_behind: None, tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data directory, with the store on a server."""
     monkeypatch.setenv("DET_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("DET_STORE", database.get_uri())
+    monkeypatch.setenv("DET_STORE", database.url)
     return tmp_path / "home"
 
 
@@ -107,7 +79,9 @@ def metrics(experiment: Experiment, trial_id: int, group: str) -> list[int]:
 
 
 @pytest.mark.slow
-def test_the_server_is_killed_and_comes_back(lab: Lab, database: Any, page_server: Callable[..., PageServer]) -> None:
+def test_the_server_is_killed_and_comes_back(
+    lab: Lab, database: Database, page_server: Callable[..., PageServer]
+) -> None:
     """Issue 16: PostgreSQL is killed -9 while two trials train; one ends meanwhile. When it is back, both have one
     attempt, no restart, every metric and every line; the controller is the same process, and so is the page, which said
     that it had no store.
@@ -123,14 +97,13 @@ def test_the_server_is_killed_and_comes_back(lab: Lab, database: Any, page_serve
     lab.until(lambda: all(len(metrics(experiment, trial.id, "training")) > 50 for trial in experiment.list_trials()))
     assert httpx.get(address, headers=headers).status_code == 200
 
-    server = Database(database)
-    server.kill()
+    database.kill()
     refused = httpx.get(address, headers=headers, timeout=60)
     assert (refused.status_code, "cannot be reached" in refused.json()["detail"]) == (503, True)
     lab.tell("early")
     lab.until(lambda: not psutil.pid_exists(pids["early"]))
     assert psutil.pid_exists(pids["late"])
-    server.start()
+    database.start()
     lab.until(lambda: httpx.get(address, headers=headers, timeout=60).status_code == 200)
     lab.tell("late")
 
@@ -151,22 +124,21 @@ def test_the_server_is_killed_and_comes_back(lab: Lab, database: Any, page_serve
 
 @pytest.mark.slow
 def test_the_server_is_killed_again_and_again(
-    home: Path, database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 16: PostgreSQL is killed -9 three times while trials of a search start, report, are stopped and end: no
     restart is charged, none trains anything twice, replaying the events agrees with the rows, and the check is clean.
     """
     monkeypatch.setenv("DET_SLOTS", "2")
     store = open_store()
-    server = Database(database)
     try:
         ident = submit_search(tmp_path / "search", seconds=0.2, searcher={**ASHA["searcher"], "max_trials": 6})
         for done in (2, 9, 16):
             while engine_events(store, ident) < done and not is_over(store, ident):
                 time.sleep(0.02)
-            server.kill()
+            database.kill()
             time.sleep(1.5)  # what happens without a server is part of the test
-            server.start()
+            database.start()
         wait_until_over(store, ident)
         with Determined() as client:
             client.controller.stop()

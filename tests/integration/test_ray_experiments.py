@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from determined import _process
 from determined.errors import ConfigError
 from tests.lifecycles import Lab, opened_lab
 from tests.ray_cluster import Node, RayCluster
-from tests.stores import PostgresServer
+from tests.stores import Database, PostgresServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -156,22 +157,145 @@ def test_ranks_on_several_nodes(ray_lab: Lab, two_nodes: list[Node]) -> None:
     assert ray_lab.end(experiment) == "CANCELED"
 
 
-def test_a_node_that_cannot_be_reached(ray_lab: Lab, two_nodes: list[Node]) -> None:
-    """S4: a node that is silent for a while loses no trial; if it was given up, what it says afterwards is refused and
-    its processes end."""
-    experiment = ray_lab.submit(STEPS, **pool())
-    ray_lab.noted(experiment, "saved", saved=2)
-    ray_lab.until(lambda: len(ray_lab.only_trial(experiment).list_checkpoints()) == 2)  # and the store knows
-    node = {node.name: node for node in two_nodes}[ray_lab.notes(experiment, start=0)[0]["node"]]
-    node.freeze()
-    time.sleep(20)  # the drill
-    node.thaw()
-    ray_lab.tell("go")
-    assert ray_lab.end(experiment) == "COMPLETED"
+def test_one_of_two_nodes_is_lost(ray_lab: Lab, two_nodes: list[Node], ray_cluster: RayCluster) -> None:
+    """P-95: when the other node of a trial is gone, then the first, what runs on the one that is left ends, too; the
+    trial goes on from its checkpoint as soon as there are two nodes again: restarts unchanged."""
+    then = """
+    done = restored(context)
+    if context.distributed.rank == 0:
+        save(context, done + 1)
+        note(saved=done + 1)
+    while True:
+        time.sleep(0.05)
+        context.distributed.allgather(None)
+"""
+    code = ray_lab.code("", ranks_py="from acting import *\n" + RANKS.replace("{then}", then.strip()))
+    experiment = ray_lab.submit(code, entrypoint=DDP, max_restarts=0, **pool(slots_per_trial=2))
+    by_name = {node.name: node for node in two_nodes}
+    for attempt, victim in ((1, 1), (2, 0)):
+        [begun] = ray_lab.noted(experiment, "start", attempt=attempt)
+        assert sorted(begun["nodes"]) == ["three", "two"]
+        ray_lab.noted(experiment, "saved", attempt=attempt, saved=attempt)
+        ray_lab.until(lambda n=attempt: len(ray_lab.only_trial(experiment).list_checkpoints()) == n)  # the store knows
+        by_name[begun["nodes"][victim]].kill()
+        ray_cluster.lasting(begun["nodes"][victim], cpus=1, resources={"more": 1})
+    ray_lab.noted(experiment, "saved", attempt=3, saved=3)
     assert ray_lab.only_trial(experiment).restarts == 0
-    starts = [note["start"] for note in ray_lab.notes(experiment) if "start" in note]
-    assert starts[0] == 0
-    assert starts[1:] == [2]
+    experiment.kill()
+    assert ray_lab.end(experiment) == "CANCELED"
+
+
+class Network:
+    """A network namespace of its own, at the other end of a cable that can be pulled."""
+
+    def __init__(self) -> None:
+        self.name = f"det{os.getpid()}"
+        net = f"10.213.{os.getpid() % 256}"
+        self.here, self.there, self._all = f"{net}.1", f"{net}.2", f"{net}.0/24"
+        self._ip("netns", "add", self.name)
+        self._ip("link", "add", self.name, "type", "veth", "peer", "name", "cable", "netns", self.name)
+        self._ip("address", "add", f"{self.here}/24", "dev", self.name)
+        self._ip("-n", self.name, "address", "add", f"{self.there}/24", "dev", "cable")
+        for link in ("lo", "cable"):
+            self._ip("-n", self.name, "link", "set", link, "up")
+        # While the cable is pulled, what is sent there must not leave this machine by another way.
+        self._ip("route", "replace", "unreachable", self._all, "metric", "9999")
+        self.join()
+
+    def join(self) -> None:
+        self._ip("link", "set", self.name, "up")
+
+    def cut(self) -> None:
+        self._ip("link", "set", self.name, "down")
+
+    def close(self) -> None:
+        self._ip("route", "del", "unreachable", self._all)
+        self._ip("link", "del", self.name)
+        self._ip("netns", "del", self.name)
+
+    def _ip(self, *words: str) -> None:
+        subprocess.run(["ip", *words], check=True)
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    if not shutil.which("ip") or os.geteuid() != 0:
+        pytest.skip("needs root, and ip of iproute2, to make a network namespace")
+    made = Network()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def wired_cluster(network: Network) -> Iterator[RayCluster]:
+    """A cluster whose nodes meet over that cable."""
+    cluster = RayCluster(network.here)
+    yield cluster
+    cluster.close()
+
+
+def test_the_network_of_a_node_is_cut(
+    network: Network, wired_cluster: RayCluster, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S4, P-95: the network of a node is cut for 20 seconds: its trial goes on elsewhere from its checkpoint, restarts
+    unchanged; when the network is back, the old attempt has ended, and what it says is refused."""
+    for name, value in {**wired_cluster.environment, "DET_LAUNCHER": "ray"}.items():
+        monkeypatch.setenv(name, value)
+    more: dict[str, Any] = {"cpus": 1, "resources": {"more": 1}}
+    with (
+        wired_cluster.node("far", network=network.name, address=network.there, **more),
+        opened_lab(tmp_path / "lab") as lab,
+    ):
+        experiment = lab.submit(STEPS, **pool())
+        lab.noted(experiment, "saved", saved=2)
+        lab.until(lambda: len(lab.only_trial(experiment).list_checkpoints()) == 2)  # and the store knows
+        with wired_cluster.node("near", **more):
+            network.cut()
+            time.sleep(20)  # the drill
+            network.join()
+            lab.tell("go")
+            assert lab.end(experiment) == "COMPLETED"
+        assert lab.only_trial(experiment).restarts == 0
+        begun = [(note["start"], note["node"]) for note in lab.notes(experiment) if "start" in note]
+        assert begun == [(0, "far"), (2, "near")]
+        assert [note["attempt"] for note in lab.notes(experiment) if "saved" in note] == [1, 1, 2, 2]
+
+
+def test_postgresql_is_killed_under_a_trial(
+    database: Database, on_ray: None, two_nodes: list[Node], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 16: PostgreSQL is killed -9 while a trial trains on a node and another ends; when it is back, both have one
+    attempt, no restart and all that they reported; the controller is the same process."""
+    monkeypatch.setenv("DET_STORE", database.url)
+    script = """
+with core.init() as context:
+    note(start=0, pid=os.getpid())
+    step = 0
+    while not is_told(["early", "late"][info.trial.hparams["number"]]):
+        step += 1
+        context.train.report_training_metrics(step, {"loss": 1 / step})
+        time.sleep(0.02)
+    context.train.report_validation_metrics(step, {"loss": 1 / step})
+note(steps=step)
+"""
+    searcher = {"name": "grid", "metric": "loss", "max_concurrent_trials": 2}
+    space = {"number": {"type": "categorical", "vals": [0, 1]}}
+    with opened_lab(tmp_path / "lab") as lab:
+        experiment = lab.submit(script, searcher=searcher, hyperparameters=space, **pool())
+        lab.started(experiment, 2)
+        controller = lab.client.controller.status().pid
+        database.kill()
+        lab.tell("early")
+        time.sleep(5)  # the drill
+        database.start()
+        lab.tell("late")
+        assert lab.end(experiment) == "COMPLETED"
+        assert lab.client.controller.status().pid == controller
+        for note in lab.noted(experiment, "steps", 2):
+            trial = lab.client.get_trial(note["trial"])
+            assert (trial.restarts, [row.exit_code for row in trial.attempts()]) == (0, [0])
+            reported = sorted(row.steps_completed or 0 for row in trial.iter_metrics("training"))
+            assert reported == list(range(1, note["steps"] + 1))
 
 
 def test_what_waits_and_what_never_fits(ray_lab: Lab) -> None:
