@@ -1,4 +1,4 @@
-"""How much of a metric's variance each hyperparameter explains, without any package.
+"""How much of a metric's variance each hyperparameter explains. Loads numpy, so import it where it is needed.
 
 Small regression trees are grown, each on a random part of the trials. A trial's value is predicted by the trees that
 have not seen it: the mean, plus what each split on its way adds, which is credited to the hyperparameter of the split.
@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import random
 import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from determined.client._search.results import SearchResults
@@ -27,6 +29,7 @@ SMALLEST_LEAF = 3
 MOST_ROWS = 1000  # of one tree: more change nothing but the time it takes
 FEWEST_TRIALS = 8
 SURE_TRIALS, TRIALS_EACH = 32, 8  # with fewer, also per hyperparameter, chance alone may earn a tenth
+MOST_PLACES = 1_000_000  # in a table of bins: with many columns or categories, fewer trees are grown at once
 HOLD = 1.0  # trials that a leaf's mean is held back by: a mean of three is less sure than one of thirty
 
 
@@ -103,17 +106,12 @@ def estimate(columns: Sequence[Column], target: Sequence[float], *, seed: int = 
     values = fenced(target)
     if len(values) < FEWEST_TRIALS or not columns or max(values) - min(values) <= 1e-12 * abs(max(values)):
         return [0.0] * len(columns)
+    chance = np.random.default_rng(seed)
+    drawn = np.array([chance.permutation(len(values)) for _ in range(TREES)])
+    middle = len(values) * 2 // 3
     forest = _Forest(columns, values)
-    chance = random.Random(seed)
-    rows = list(range(len(values)))
-    for _ in range(TREES):
-        if len(rows) >= 3 * MOST_ROWS:  # the same as below, without shuffling what is not used
-            drawn = chance.sample(rows, 2 * MOST_ROWS)
-            forest.add_tree(drawn[:MOST_ROWS], drawn[MOST_ROWS:])
-            continue
-        chance.shuffle(rows)
-        middle = len(rows) * 2 // 3
-        forest.add_tree(rows[:middle][:MOST_ROWS], rows[middle:][:MOST_ROWS])
+    for rows in np.array_split(drawn, forest.parts):
+        forest.grow(rows[:, :middle][:, :MOST_ROWS], rows[:, middle:][:, :MOST_ROWS])
     credit, error = forest.credit()
     earned = [max(each, 0.0) for each in credit]
     explained = min(max(sum(credit), 0.0), error, sum(earned))
@@ -132,84 +130,91 @@ def fenced(target: Sequence[float]) -> list[float]:
     return [min(value, edge) for value in target]
 
 
+Numbers = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+
 class _Forest:
-    """Trees, and what they add to the mean for trials that they were not grown on, by column."""
+    """What trees add to the mean for trials that they were not grown on, by column.
+
+    Trees grow together, level by level: the nodes of a level are numbered through all trees, and those that come of
+    node `n` are `2 n` and `2 n + 1`.
+
+    Attributes:
+        parts: How many parts all trees have to be grown in.
+    """
 
     def __init__(self, columns: Sequence[Column], values: Sequence[float]) -> None:
-        self._columns, self._values = columns, values
-        self._parts = [[0.0] * len(values) for _ in columns]
-        self._means = [0.0] * len(values)
-        self._seen = [0] * len(values)  # by how many trees a trial was judged
+        self._values = np.array(values)
+        self._bins: Indices = np.array([column.bins for column in columns]).T  # a line for each trial
+        self._is_ordered = np.array([column.is_ordered for column in columns])
+        self._width = max(column.count for column in columns)
+        self._added = np.zeros(self._bins.shape)
+        self._means = np.zeros(len(values))
+        self._seen = np.zeros(len(values))  # by how many trees a trial was judged
+        self.parts = min(TREES, -(-TREES * 2 ** (DEPTH - 1) * len(columns) * self._width // MOST_PLACES))
 
-    def add_tree(self, grown: Sequence[int], judged: Sequence[int]) -> None:
-        """Grow a tree on some trials, and judge others by it."""
-        mean = sum(self._values[i] for i in grown) / len(grown)
-        for i in judged:
-            self._means[i] += mean
-            self._seen[i] += 1
-        self._grow(grown, judged, mean, DEPTH)
+    def grow(self, grown: Indices, judged: Indices) -> None:
+        """Grow trees, each on the trials of a line of `grown`, and judge those of the same line of `judged`."""
+        means = self._values[grown].mean(axis=1)
+        np.add.at(self._means, judged, means[:, None])
+        np.add.at(self._seen, judged, 1)
+        own = _Trials(grown.ravel(), np.arange(len(grown)).repeat(grown.shape[1]))
+        others = _Trials(judged.ravel(), np.arange(len(judged)).repeat(judged.shape[1]))
+        for _ in range(DEPTH):
+            gain, column, is_left = self._best_splits(own, len(means))
+            own, others = (self._split(trials, gain > 0, column, is_left) for trials in (own, others))
+            before, count = means.repeat(2), 2 * len(means)
+            sums = np.bincount(own.nodes, self._values[own.rows], count)
+            means = (sums + HOLD * before) / (np.bincount(own.nodes, minlength=count) + HOLD)
+            np.add.at(self._added, (others.rows, column[others.nodes // 2]), (means - before)[others.nodes])
 
-    def _grow(self, grown: Sequence[int], judged: Sequence[int], mean: float, depth: int) -> None:
-        """Split the trials in two where that explains most, note what that adds for others, and go on."""
-        if depth == 0 or len(grown) < 2 * SMALLEST_LEAF or not judged:
-            return
-        ways = (_split(number, column, self._values, grown) for number, column in enumerate(self._columns))
-        best = max((way for way in ways if way is not None), key=lambda way: way.gain, default=None)
-        if best is None:
-            return
-        bins, parts = self._columns[best.column].bins, self._parts[best.column]
-        for is_left in (True, False):
-            side = [i for i in grown if (bins[i] in best.left) is is_left]
-            others = [i for i in judged if (bins[i] in best.left) is is_left]
-            own = (sum(self._values[i] for i in side) + HOLD * mean) / (len(side) + HOLD)
-            for i in others:
-                parts[i] += own - mean
-            self._grow(side, others, own, depth - 1)
+    def _best_splits(self, trials: _Trials, nodes: int) -> tuple[Numbers, Indices, npt.NDArray[np.bool_]]:
+        """Return for each node how much its best split takes off, by which column, and which of its bins go left."""
+        columns, width = len(self._is_ordered), self._width
+        lines = trials.nodes[:, None] * columns + np.arange(columns)
+        places, shape = (lines * width + self._bins[trials.rows]).ravel(), (nodes, columns, width)
+        counts = np.bincount(places, minlength=nodes * columns * width).reshape(shape)
+        sums = np.bincount(places, self._values[trials.rows].repeat(columns), nodes * columns * width).reshape(shape)
+        # Numbers in their order; categories in the order of their means: then the best two sides are neighbours.
+        keys = np.where(self._is_ordered[:, None], np.arange(width), sums / np.maximum(counts, 1))
+        order = np.argsort(np.where(counts > 0, keys, np.inf), axis=2, kind="stable")
+        left = np.take_along_axis(counts, order, 2).cumsum(axis=2)
+        left_sum = np.take_along_axis(sums, order, 2).cumsum(axis=2)
+        whole, total = left[:, :, -1:], left_sum[:, :, -1:]
+        gain = left_sum**2 / np.maximum(left, 1) + (total - left_sum) ** 2 / np.maximum(whole - left, 1)
+        is_small = np.minimum(left, whole - left) < SMALLEST_LEAF
+        gain = np.where(is_small, 0.0, gain - total**2 / np.maximum(whole, 1)).reshape(nodes, -1)
+        column, place = np.divmod(gain.argmax(axis=1), width)
+        order = np.take_along_axis(order, column[:, None, None], 1)[:, 0]
+        rank = order.argsort(axis=1)  # where each bin is in that order
+        # Of numbers, those between the bins seen here belong to a side as well.
+        ends = np.take_along_axis(order, np.minimum(place[:, None] + [0, 1], width - 1), 1).sum(axis=1) // 2
+        is_left = np.where(self._is_ordered[column][:, None], np.arange(width) <= ends[:, None], rank <= place[:, None])
+        return gain.max(axis=1), column, is_left
+
+    def _split(
+        self, trials: _Trials, is_split: npt.NDArray[np.bool_], column: Indices, is_left: npt.NDArray[np.bool_]
+    ) -> _Trials:
+        """Return the trials by the nodes that they come to; those of nodes that are not split are done."""
+        goes_on = is_split[trials.nodes]
+        rows, nodes = trials.rows[goes_on], trials.nodes[goes_on]
+        goes_left = is_left[nodes, self._bins[rows, column[nodes]]]
+        return _Trials(rows, 2 * nodes + ~goes_left)
 
     def credit(self) -> tuple[list[float], float]:
         """Return how much squared error each column takes off, and how much there is without any."""
-        credit, error = [0.0] * len(self._columns), 0.0
-        for i, seen in enumerate(self._seen):
-            if seen:
-                off = self._values[i] - self._means[i] / seen
-                parts = [part[i] / seen for part in self._parts]
-                error += off**2
-                # off^2 - (off - sum(parts))^2, divided among the parts
-                for column, part in enumerate(parts):
-                    credit[column] += part * (2 * off - sum(parts))
-        return credit, error
+        seen = self._seen > 0
+        off = self._values[seen] - self._means[seen] / self._seen[seen]
+        added = self._added[seen] / self._seen[seen][:, None]
+        # off^2 - (off - sum(added))^2, divided among what was added
+        credit = added * (2 * off - added.sum(axis=1))[:, None]
+        return [float(each) for each in credit.sum(axis=0)], float((off**2).sum())
 
 
 @dataclasses.dataclass(frozen=True)
-class Split:
-    """A way to part trials in two: those whose bin is in `left`, and the others."""
+class _Trials:
+    """Trials of a level, tree by tree, and the nodes that they have come to."""
 
-    gain: float
-    column: int
-    left: frozenset[int]
-
-
-def _split(number: int, column: Column, values: Sequence[float], rows: Sequence[int]) -> Split | None:
-    """Return the best way to split by one column, if there is any."""
-    counts, sums = [0] * column.count, [0.0] * column.count
-    for i in rows:
-        counts[column.bins[i]] += 1
-        sums[column.bins[i]] += values[i]
-    order = [bin_ for bin_ in range(column.count) if counts[bin_]]
-    if not column.is_ordered:  # categories in the order of their means: then the best two sides are neighbours
-        order.sort(key=lambda bin_: sums[bin_] / counts[bin_])
-    total, whole = sum(sums), len(rows)
-    count, left_sum, best, place = 0, 0.0, 0.0, 0
-    for i, bin_ in enumerate(order[:-1]):
-        count += counts[bin_]
-        left_sum += sums[bin_]
-        if min(count, whole - count) < SMALLEST_LEAF:
-            continue
-        gain = left_sum**2 / count + (total - left_sum) ** 2 / (whole - count) - total**2 / whole
-        if gain > best:
-            best, place = gain, i + 1
-    if not place:
-        return None
-    # Of numbers, those between the bins seen here belong to a side as well.
-    middle = (order[place - 1] + order[place]) // 2 + 1
-    return Split(best, number, frozenset(range(middle) if column.is_ordered else order[:place]))
+    rows: Indices
+    nodes: Indices

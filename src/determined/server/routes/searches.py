@@ -11,7 +11,6 @@ from fastapi import APIRouter, Query
 
 from determined.client import Determined, Experiment
 from determined.client._listing import section
-from determined.client._search.importance import FEWEST_TRIALS, Importance, importance
 from determined.client._search.results import Hyperparameter, Result, SearchResults, learning_curves
 from determined.client.following.replay import Climb, Ladder
 from determined.errors import InvalidValue, NotFound
@@ -30,6 +29,7 @@ from determined.server.recent import Recent
 from determined.server.rules import READS
 
 if TYPE_CHECKING:
+    from determined.client._search.importance import Importance
     from determined.experiment.search.rung_table import RungRow
 
 router = APIRouter(tags=["searches"])
@@ -123,6 +123,8 @@ def search(
 
     The value of a trial is its best, or the one at `steps`, give or take `margin` percent.
     """
+    from determined.client._search.importance import FEWEST_TRIALS, importance  # loads numpy
+
     experiment = client.get_experiment(experiment_id)
     try:
         found = experiment.search_results(metric, steps=steps, margin=margin)
