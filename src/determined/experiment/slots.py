@@ -152,14 +152,15 @@ def detect(
     return found
 
 
-def check(config: ExperimentConfig, available: Slots) -> None:
-    """Refuse an experiment whose trials would wait for ever.
+def check(config: ExperimentConfig, available: Slots) -> list[str]:
+    """Refuse an experiment whose trials would wait for ever; return what its user should know.
 
     Raises:
         ConfigError: A trial asks for more slots than there are, or for a pool that no node of the cluster belongs to.
     """
     resources = config.resources
-    usable = available.usable(pool_of({"resource_pool": resources.resource_pool}))
+    pool = pool_of({"resource_pool": resources.resource_pool})
+    usable = available.usable(pool)
     if available.nodes and not usable:
         pools = sorted({pool for node in available.nodes for pool in node.pools})
         shown = (
@@ -175,6 +176,9 @@ def check(config: ExperimentConfig, available: Slots) -> None:
     if wanted > most:
         reason = f"is {wanted}, and there are {most} slots{where}. Ask for at most {most}."
         raise refusal([Problem("resources.slots_per_trial", reason)])
+    if pool and not available.nodes:
+        return [f"resources.resource_pool is {pool!r}; only the launcher ray has pools, local ignores it."]
+    return []
 
 
 def from_environment() -> int | None:

@@ -8,6 +8,7 @@ import pytest
 
 from determined.errors import ConfigError
 from determined.experiment import slots
+from determined.experiment.config.experiment_config import ExperimentConfig
 
 
 def none() -> list[str]:
@@ -80,3 +81,15 @@ def test_the_pool_of_old_files() -> None:
         slots.pool_of({"resource_pool": "default"}) == slots.pool_of({}) == slots.pool_of({"resource_pool": None}) == ""
     )
     assert slots.pool_of({"resource_pool": "big"}) == "big"
+
+
+def test_pools_of_this_machine() -> None:
+    """platform 1.6: on this machine, which has one pool, another one warns; on a cluster it is a pool."""
+    values = {"entrypoint": "t:T", "searcher": {"name": "single", "metric": "loss"}}
+    asked = {
+        name: ExperimentConfig.parse({**values, "resources": {"resource_pool": name}}) for name in ("big", "default")
+    }
+    [said] = slots.check(asked["big"], slots.Slots("cpu", ("0",)))
+    assert "resources.resource_pool is 'big'; only the launcher ray has pools" in said
+    assert slots.check(asked["default"], slots.Slots("cpu", ("0",))) == []
+    assert slots.check(asked["big"], slots.Slots.of_nodes("cpu", NODES)) == []

@@ -142,9 +142,6 @@ def _mounts(mounts: list[BindMount]) -> Iterator[str]:
 
 def _advice(given: Fields) -> Iterator[str]:
     resources = given.resources
-    if resources.resource_pool not in ("", "default"):
-        pool = resources.resource_pool
-        yield f"resources.resource_pool is {pool!r}; only the launcher ray has pools, local ignores it."
     if resources.max_slots is not None and resources.max_slots < resources.slots_per_trial:
         yield (
             f"resources.max_slots is {resources.max_slots}, less than slots_per_trial ({resources.slots_per_trial}): "

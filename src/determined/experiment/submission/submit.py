@@ -161,10 +161,10 @@ def check(store: Store, request: SubmitRequest) -> Ready:
         if defaults := _workspace_defaults(conn, config, request.project_id):
             config = checked_config(request, [defaults])
         warm_started(conn, config.effective()["searcher"])
-    check_slots(store, config, request)
+    advice = check_slots(store, config, request)
     archive = _packed(request, config, store)
     _check_entry_point(config, archive, request)
-    warnings = [*request.file.notes, *config.warnings, *(archive.warnings if archive else ())]
+    warnings = [*request.file.notes, *config.warnings, *advice, *(archive.warnings if archive else ())]
     text = request.file.text
     if request.settings:
         text = written(merged([from_settings(request.settings, request.file.values), request.file.values]))
@@ -216,18 +216,20 @@ def _missing_project(conn: sa.Connection, config: ExperimentConfig) -> str:
     return f"There is no project {place}. Make it with: {make}"
 
 
-def check_slots(store: Store, config: ExperimentConfig, request: SubmitRequest) -> None:
+def check_slots(store: Store, config: ExperimentConfig, request: SubmitRequest) -> list[str]:
+    """Refuse what no slot could ever run; return what the user should know about those that there are."""
     from determined.experiment.launchers import choice
 
     # One slot is on every machine, unless it was set otherwise; looking for GPUs takes a process.
     resources, is_set = config.resources, os.environ.get("DET_SLOTS") or os.environ.get("DET_LAUNCHER")
     if resources.slots_per_trial > 1 or resources.resource_pool or is_set:
         try:
-            slots.check(config, choice.find_slots(store))
+            return slots.check(config, choice.find_slots(store))
         except errors.ConfigError as error:
             if not error.problems:
                 raise
             raise located(error, request.file.text, request.file.name) from None
+    return []
 
 
 def _packed(request: SubmitRequest, config: ExperimentConfig, store: Store) -> CodeArchive | None:
