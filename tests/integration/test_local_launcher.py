@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from determined.experiment.launchers import forking, working_directory
+from determined.experiment.attempt import working_directory
+from determined.experiment.launchers import forking
 from determined.experiment.launchers.local import LocalLauncher
 from determined.store.database.connection import open_store
 from tests.contracts.launcher import TREE, LauncherContract

@@ -9,9 +9,10 @@ import sys
 
 from determined import errors
 from determined._home import data_directory
+from determined.experiment.attempt import working_directory
 from determined.experiment.controller import start
 from determined.experiment.controller.loop import Controller
-from determined.experiment.launchers import choice, working_directory
+from determined.experiment.launchers import choice
 from determined.store.database.connection import open_store
 
 

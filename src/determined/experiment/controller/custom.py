@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from determined.experiment.launchers import working_directory
+from determined.experiment.attempt import working_directory
 from determined.experiment.search import guarded
 from determined.experiment.search.base import SearchMethod
 from determined.experiment.search.outside import OutsideMethod, is_outside

@@ -13,6 +13,9 @@ from determined.experiment.slots import Slots
 if TYPE_CHECKING:
     from determined.store.attempts import AttemptRow
 
+AGENT = "determined.experiment.attempt.agent"
+"""The program that runs an attempt; its task is on its standard input."""
+
 
 @dataclass(frozen=True)
 class Place:

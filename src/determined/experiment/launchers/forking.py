@@ -13,11 +13,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from determined.experiment.launchers import guard
+from determined.experiment.attempt import guard
+from determined.experiment.launchers.base import AGENT
 from determined.store.database import forks
 from determined.store.database.connection import Store
-
-AGENT = "determined.experiment.launchers.agent"
 
 
 def is_safe() -> bool:

@@ -15,10 +15,11 @@ from pathlib import Path
 from determined import _process
 from determined._redact import redacted_text
 from determined.experiment import slots as machine
+from determined.experiment.attempt import agent, exit_record, guard
+from determined.experiment.attempt.output import KILL
 from determined.experiment.controller import start
-from determined.experiment.launchers import agent, exit_record, forking, guard
+from determined.experiment.launchers import forking
 from determined.experiment.launchers.base import TaskSpec
-from determined.experiment.launchers.output import KILL
 from determined.launch import _processes
 from determined.store.attempts import AttemptRow
 from determined.store.database.connection import Store

@@ -18,10 +18,7 @@ import json
 import logging
 import os
 import secrets
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -34,9 +31,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from determined import _process, errors
 from determined.experiment.launchers import placement
+from determined.experiment.launchers.agent_process import AgentProcess
 from determined.experiment.launchers.base import Place, TaskSpec
 from determined.experiment.slots import Slots, from_environment, pool_of
-from determined.launch import _processes
 
 if TYPE_CHECKING:  # an actor needs nothing of the store, and starts the sooner
     from determined.store.attempts import AttemptRow
@@ -57,7 +54,6 @@ LEAVE_SECONDS = 5.0
 """How long the other nodes have to end by themselves after the first has."""
 SECRET = ("RAY_AUTH_TOKEN", "RAY_REDIS_PASSWORD")
 NO_AGENT = "its agent could not start; the file logs/agents.log in the data directory of its node says why"
-AGENT = "determined.experiment.launchers.agent"
 RAY_SETS = ("RAY_", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT", "SPT_NOENV")
 """How the variables begin that Ray sets for its own workers."""
 
@@ -114,8 +110,8 @@ class RayLauncher:
 
     def kill(self, attempt: AttemptRow) -> None:
         """End all processes of an attempt now. The agent, if it lives, records the end; otherwise nobody does."""
+        from determined.experiment.attempt import exit_record
         from determined.experiment.controller import start
-        from determined.experiment.launchers import exit_record
 
         ident = attempt.allocation_id
         if self.is_alive(attempt) and ident not in self._unplaced:
@@ -246,7 +242,7 @@ class RayLauncher:
         self._ends[ident] = actor.run.remote(told.to_json(), unplaced.group, unplaced.request, name)
 
     def _marks_of(self, task: TaskSpec) -> dict[str, str]:
-        from determined.experiment.launchers import probe
+        from determined.experiment.attempt import probe
 
         storage = task.config.get("checkpoint_storage") or {}
         key = json.dumps(storage, sort_keys=True)
@@ -256,7 +252,7 @@ class RayLauncher:
 
     def _config_of(self, task: TaskSpec) -> dict[str, Any]:
         """Return the config with the place of checkpoints: on a node the default would be in its own data directory."""
-        from determined.experiment.launchers import probe
+        from determined.experiment.attempt import probe
 
         storage = task.config.get("checkpoint_storage") or {}
         if not probe.is_directory(storage) or storage.get("container_path") or storage.get("host_path"):
@@ -290,7 +286,7 @@ class RayLauncher:
 
     def _judge(self, attempt: AttemptRow, why: str) -> None:
         """Record an attempt that could not even start as failed: it is no lost node, and must not be tried for ever."""
-        from determined.experiment.launchers import exit_record
+        from determined.experiment.attempt import exit_record
         from determined.store import attempts
 
         with self._store.read() as conn:
@@ -338,10 +334,9 @@ class NodeActor:
     """Runs the agent of one node, and on the first node of an attempt directs the others. An asynchronous Ray actor."""
 
     def __init__(self) -> None:
-        self._agent: asyncio.subprocess.Process | None = None
+        self._agent = AgentProcess(self._lost_node)
         self._others: dict[str, Any] = {}  # the actors of the other nodes, by the names of those
         self._is_over: asyncio.Event | None = None
-        self._was_killed = False
         self._orphaned = threading.Timer(TASK_SECONDS, os._exit, (1,))
         self._orphaned.daemon = True
         self._orphaned.start()
@@ -386,16 +381,13 @@ class NodeActor:
 
     async def is_well(self) -> bool:
         """Answer, which a node that is lost does not; and return whether the agent was not killed."""
-        return self._agent is None or (self._agent.returncode or 0) >= 0
+        return self._agent.is_well
 
     async def kill(self) -> None:
         """End the processes of all nodes now; the agent of the first records the end."""
-        self._was_killed = True
         for actor in self._others.values():
             actor.kill.remote()
-        if self._agent is not None and self._agent.returncode is None:
-            _processes.send(self._agent.pid, signal.SIGQUIT)
-            _processes.send(self._agent.pid, signal.SIGCONT)  # it may have been stopped
+        self._agent.kill()
 
     async def _run_all(self, task: TaskSpec) -> int:
         assert task.place is not None
@@ -423,10 +415,10 @@ class NodeActor:
         """End the attempt if another node has failed, or is lost."""
         if (failed := part.exception()) is not None:
             logger.warning("%s: %s", node, failed)
-            self._tell({"reason": f"node {node} is lost"})
+            self._agent.tell({"reason": f"node {node} is lost"})
         elif code := part.result():
             lost = await self._lost_node()
-            self._tell(lost or {"reason": f"node {node} ended with exit code {code}", "code": code})
+            self._agent.tell(lost or {"reason": f"node {node} ended with exit code {code}", "code": code})
 
     async def _lost_node(self) -> dict[str, Any]:
         """Return the order to end the attempt if another node is lost: ranks may notice that long before Ray does."""
@@ -439,45 +431,11 @@ class NodeActor:
                 return {"reason": f"node {node} is lost"}
         return {}
 
-    async def _answer_agent(self, agent: asyncio.subprocess.Process) -> None:
-        """Answer the agent, which asks when its ranks have failed, whether that is because a node is lost."""
-        assert agent.stdout is not None
-        while await agent.stdout.readline():
-            self._tell(await self._lost_node())
-
-    def _tell(self, order: dict[str, Any]) -> None:
-        if self._agent is not None and self._agent.stdin is not None:
-            self._agent.stdin.write(json.dumps(order).encode() + b"\n")
-
     async def _run_agent(self, task: TaskSpec) -> int:
-        """Start the agent with the task on its standard input, which stays open: the agent dies with this process."""
         assert task.place is not None
-        home = os.environ.get("DET_HOME") or task.home
-        ids = task.place.slot_ids[task.place.rank]
-        told = dataclasses.replace(task, home=home, slots=len(ids), slot_ids=ids, threads=_threads(task, len(ids)))
-        log = Path(home) / "logs" / "agents.log"
-        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with log.open("ab") as file:
-            self._agent = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", AGENT),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                start_new_session=True,
-                cwd="/",
-                env={name: value for name, value in os.environ.items() if not name.startswith(RAY_SETS)},
-            )
-        with contextlib.suppress(OSError):  # Ray has the kernel end its workers first when memory runs out
-            Path(f"/proc/{self._agent.pid}/oom_score_adj").write_text("0")
-        assert self._agent.stdin is not None
-        self._agent.stdin.write(told.to_json().encode() + b"\n")
-        await self._agent.stdin.drain()
-        if self._was_killed:
-            await self.kill()
-        answering = asyncio.ensure_future(self._answer_agent(self._agent))
-        code = await self._agent.wait()
-        answering.cancel()
-        return code
+        threads = _threads(task, len(task.place.slot_ids[task.place.rank]))
+        around = {name: value for name, value in os.environ.items() if not name.startswith(RAY_SETS)}
+        return await self._agent.run(task, threads, around)
 
 
 def connect() -> None:

@@ -262,7 +262,7 @@ def _check_entry_point(config: ExperimentConfig, archive: CodeArchive | None, re
 
 def _write(store: Store, request: SubmitRequest, checked: Ready) -> Submitted:
     """Write all rows, or none; the file of secrets is there before the transaction ends."""
-    from determined.experiment.launchers import probe
+    from determined.experiment.attempt import probe
     from determined.store import events, experiments
     from determined.store.control import code, pending
 

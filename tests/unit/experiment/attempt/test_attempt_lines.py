@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from determined import errors
-from determined.experiment.launchers import log_writer
-from determined.experiment.launchers.log_writer import LogWriter
-from determined.experiment.launchers.policies import Policies
+from determined.experiment.attempt import log_writer
+from determined.experiment.attempt.log_writer import LogWriter
+from determined.experiment.attempt.policies import Policies
 from determined.store import attempts, experiments, logs, trials
 from determined.store.attempts import Attempt
 from determined.store.database.connection import Store, open_store

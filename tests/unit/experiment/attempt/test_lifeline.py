@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from determined.experiment.launchers.output import Lifeline, Order
+from determined.experiment.attempt.output import Lifeline, Order
 
 LOST = {"reason": "node b is lost"}
 FAILED = {"reason": "node c ended with exit code 3", "code": 3}

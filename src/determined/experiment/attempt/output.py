@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FrameType
 
-from determined.experiment.launchers.guard import Guard, Report
-from determined.experiment.launchers.log_writer import LogWriter
+from determined.experiment.attempt.guard import Guard, Report
+from determined.experiment.attempt.log_writer import LogWriter
 from determined.launch._lines import LineSplitter
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

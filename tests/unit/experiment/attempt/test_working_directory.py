@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from determined import errors
-from determined.experiment.launchers import working_directory
+from determined.experiment.attempt import working_directory
 from determined.store.control import code
 from determined.store.database.connection import Store
 

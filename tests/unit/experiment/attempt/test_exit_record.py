@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from determined import errors
-from determined.experiment.launchers import exit_record
-from determined.experiment.launchers.exit_record import Ending
+from determined.experiment.attempt import exit_record
+from determined.experiment.attempt.exit_record import Ending
 from determined.store import attempts, experiments, trials
 from determined.store.control import log_policies, pending
 from determined.store.database.connection import Store

@@ -1,6 +1,6 @@
 """Find out, before a trial's code runs, whether its checkpoints can be stored, and on a cluster whether a node fits.
 
-Also a program: `python -m determined.experiment.launchers.probe` probes the storage of the trial it is started in, with
+Also a program: `python -m determined.experiment.attempt.probe` probes the storage of the trial it is started in, with
 that trial's environment.
 """
 

@@ -25,18 +25,11 @@ from pathlib import Path
 
 from determined import _process, errors
 from determined._redact import redacted
+from determined.experiment.attempt import environment, exit_record, guard, policies, probe, working_directory
+from determined.experiment.attempt.log_writer import LogWriter
+from determined.experiment.attempt.output import KILL, Lifeline, Signals, capture
 from determined.experiment.controller import start as controller
-from determined.experiment.launchers import (
-    environment,
-    exit_record,
-    guard,
-    policies,
-    probe,
-    working_directory,
-)
 from determined.experiment.launchers.base import Place, TaskSpec
-from determined.experiment.launchers.log_writer import LogWriter
-from determined.experiment.launchers.output import KILL, Lifeline, Signals, capture
 from determined.launch import _processes, entrypoint
 from determined.store import attempts
 from determined.store.attempts import Attempt, AttemptRow
@@ -55,7 +48,7 @@ source ./startup-hook.sh || exit $?
 trap - EXIT
 set -- "${det_command[@]}"
 """
-PROBE = f"(cd / && exec {shlex.quote(sys.executable)} -m determined.experiment.launchers.probe) || exit 1\n"
+PROBE = f"(cd / && exec {shlex.quote(sys.executable)} -m determined.experiment.attempt.probe) || exit 1\n"
 BECOME = 'exec "$@"\n'
 
 

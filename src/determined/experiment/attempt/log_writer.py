@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from determined import _process, errors
 from determined._redact import KeyBlocks
-from determined.experiment.launchers import policies
+from determined.experiment.attempt import policies
 from determined.store import attempts, logs
 from determined.store.attempts import Attempt
 from determined.store.database.connection import Store

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from determined import errors
 from determined.core.recording.journal import UNSENT
-from determined.experiment.launchers import policies, working_directory
+from determined.experiment.attempt import policies, working_directory
 from determined.store import attempts, logs
 from determined.store.attempts import AttemptRow
 from determined.store.control import pending
