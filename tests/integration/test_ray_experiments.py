@@ -159,7 +159,8 @@ def test_ranks_on_several_nodes(ray_lab: Lab, two_nodes: list[Node]) -> None:
 
 def test_one_of_two_nodes_is_lost(ray_lab: Lab, two_nodes: list[Node], ray_cluster: RayCluster) -> None:
     """P-95: when the other node of a trial is gone, then the first, what runs on the one that is left ends, too; the
-    trial goes on from its checkpoint as soon as there are two nodes again: restarts unchanged."""
+    trial goes on from its checkpoint as soon as there are two nodes again: restarts unchanged. So it is when only the
+    agent of the other node is killed."""
     then = """
     done = restored(context)
     if context.distributed.rank == 0:
@@ -172,14 +173,19 @@ def test_one_of_two_nodes_is_lost(ray_lab: Lab, two_nodes: list[Node], ray_clust
     code = ray_lab.code("", ranks_py="from acting import *\n" + RANKS.replace("{then}", then.strip()))
     experiment = ray_lab.submit(code, entrypoint=DDP, max_restarts=0, **pool(slots_per_trial=2))
     by_name = {node.name: node for node in two_nodes}
-    for attempt, victim in ((1, 1), (2, 0)):
+    for attempt, victim, is_all in ((1, 1, True), (2, 0, True), (3, 1, False)):
         [begun] = ray_lab.noted(experiment, "start", attempt=attempt)
         assert sorted(begun["nodes"]) == ["three", "two"]
         ray_lab.noted(experiment, "saved", attempt=attempt, saved=attempt)
         ray_lab.until(lambda n=attempt: len(ray_lab.only_trial(experiment).list_checkpoints()) == n)  # the store knows
-        by_name[begun["nodes"][victim]].kill()
-        ray_cluster.lasting(begun["nodes"][victim], cpus=1, resources={"more": 1})
-    ray_lab.noted(experiment, "saved", attempt=3, saved=3)
+        node = by_name[begun["nodes"][victim]]
+        if is_all:
+            node.kill()
+            ray_cluster.lasting(node.name, cpus=1, resources={"more": 1})
+        else:
+            [agent] = [pid for pid in node.pids if psutil.Process(pid).name() == "det-agent"]
+            os.kill(agent, signal.SIGKILL)
+    ray_lab.noted(experiment, "saved", attempt=4, saved=4)
     assert ray_lab.only_trial(experiment).restarts == 0
     experiment.kill()
     assert ray_lab.end(experiment) == "CANCELED"
