@@ -5,6 +5,7 @@ def test_something(nursery):                              # one per session (and
     job = nursery.start(2, body, [argument])              # ... or send signals to job.pids, then
     outcomes = job.wait(timeout=30)
     done = nursery.run_script(path, "--epochs", "3")      # like subprocess.run([sys.executable, path, "--epochs", "3"])
+    job = nursery.start_script(path, "--epochs", "3")     # like subprocess.Popen, with stderr and stdout in one
 """
 
 from __future__ import annotations
@@ -147,16 +148,17 @@ class Nursery:
     ) -> subprocess.CompletedProcess[str]:
         """What `python path arguments` does, as far as the script can tell; in its own directory, unless told."""
         errors = Path(self._files.name) / f"{self._jobs}.stderr"
-        job = self._start(
-            be_a_script,
-            [str(errors), str(cwd or path.parent), str(path), *arguments],
-            [{**os.environ, **env}],
-            joined=False,
-        )
-        (outcome,) = job.wait(300)
+        (outcome,) = self.start_script(path, *arguments, cwd=cwd, errors=errors, **env).wait(300)
         return subprocess.CompletedProcess(
             [sys.executable, str(path), *arguments], outcome.exit_code, outcome.output, errors.read_text()
         )
+
+    def start_script(
+        self, path: Path, *arguments: str, cwd: Path | None = None, errors: Path | None = None, **env: str
+    ) -> Job:
+        """The same, without waiting for its end; what it says to stderr goes to a file of its own, if told."""
+        words = [str(errors or ""), str(cwd or path.parent), str(path), *arguments]
+        return self._start(be_a_script, words, [{**os.environ, **env}], joined=False)
 
     def _look(self, seconds: float) -> None:
         assert self._process.stdout is not None
@@ -246,8 +248,9 @@ def be_a_rank(call: list[Any], env: dict[str, str], directory: str, rank: int, j
 
 
 def be_a_script(errors: str, cwd: str, path: str, *arguments: str) -> None:
-    """Run a script in this process, with a place of its own for what it says to stderr."""
-    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    """Run a script in this process, with a place of its own for what it says to stderr, unless that is empty."""
+    if errors:
+        os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     os.chdir(cwd)
     sys.path[0] = str(Path(path).parent)
     sys.argv[:] = [path, *arguments]

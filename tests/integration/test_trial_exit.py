@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ import torch
 from determined import errors
 from determined.core.recording import run_description
 from determined.pytorch import Batch, DataLoader, ShouldExit
+from tests.forks import Job, Nursery
 from tests.trials import OneWeightTrial, train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,30 +46,30 @@ def weight_after(batches: int) -> float:
 
 
 class Training:
-    """A training process, and the lines it has said."""
+    """A training process."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.lines: list[str] = []
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.pid = job.pids[0]
 
-    def wait_for(self, text: str) -> str:
-        """Read until a line begins so."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line.rstrip())
-            if line.startswith(text):
-                return line.rstrip()
-        raise AssertionError(f"it ended with {self.process.wait()} before {text!r}: {self.said}")
+    def wait_for(self, text: str) -> None:
+        self._job.wait_for(text)
+
+    def send(self, number: int) -> None:
+        os.kill(self.pid, number)
 
     def end(self) -> int:
         """Wait for its end, and return the exit code."""
-        rest, _ = self.process.communicate(timeout=240)
-        self.lines += rest.splitlines()
-        return self.process.returncode
+        (outcome,) = self._job.wait(240)
+        return outcome.exit_code
 
     @property
     def said(self) -> str:
-        return "\n".join(self.lines)
+        return self._job.output(0)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.said.splitlines()
 
     @property
     def batches(self) -> int:
@@ -76,28 +77,21 @@ class Training:
         return sum(line.startswith("batch ") for line in self.lines)
 
 
-@contextlib.contextmanager
-def training(**options: Any) -> Iterator[Training]:
-    """A process that trains with these `main` options."""
-    process = subprocess.Popen(
-        [sys.executable, __file__, json.dumps(options)],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-            "PYTHONUNBUFFERED": "1",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield Training(process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+Start = Callable[..., Training]
+
+
+@pytest.fixture
+def training(nursery: Nursery) -> Iterator[Start]:
+    """Starts a process that trains with these `main` options."""
+    jobs: list[Job] = []
+
+    def start(**options: Any) -> Training:
+        jobs.append(nursery.start_script(Path(__file__), json.dumps(options), cwd=Path.cwd()))
+        return Training(jobs[-1])
+
+    yield start
+    for job in jobs:
+        job.kill()
 
 
 def resumed(batches: int) -> Any:
@@ -126,12 +120,12 @@ def stored(home: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_request_to_stop(number: int, home: Path) -> None:
+def test_a_request_to_stop(number: int, home: Path, training: Start) -> None:
     """4.8, decision 3: SIGTERM, or Ctrl-C once: the batch ends, a checkpoint is saved, the process exits with 0."""
-    with training() as process:
-        process.wait_for("batch 5")
-        process.process.send_signal(number)
-        assert process.end() == 0, process.said
+    process = training()
+    process.wait_for("batch 5")
+    process.send(number)
+    assert process.end() == 0, process.said
     assert "shutdown" in process.lines
     assert "validated" not in process.said
     (storage_id,) = stored(home)
@@ -140,25 +134,25 @@ def test_a_request_to_stop(number: int, home: Path) -> None:
     assert storage_id in stored(home)
 
 
-def test_ctrl_c_twice(home: Path) -> None:
+def test_ctrl_c_twice(home: Path, training: Start) -> None:
     """4.8: the second Ctrl-C interrupts at once: no checkpoint, shutdown hooks run."""
-    with training(hangs_at=5) as process:
-        process.wait_for("batch 5")
-        process.process.send_signal(signal.SIGINT)
-        process.wait_for("Stopping at the next safe point")
-        process.process.send_signal(signal.SIGINT)
-        assert process.end() != 0
+    process = training(hangs_at=5)
+    process.wait_for("batch 5")
+    process.send(signal.SIGINT)
+    process.wait_for("Stopping at the next safe point")
+    process.send(signal.SIGINT)
+    assert process.end() != 0
     assert "KeyboardInterrupt" in process.said
     assert "shutdown" in process.lines
     assert stored(home) == []
 
 
-def test_a_kill_in_the_middle(home: Path) -> None:
+def test_a_kill_in_the_middle(home: Path, training: Start) -> None:
     """Decision 6: killed while it trains and saves, whatever was stored is whole, and "latest" goes on from it."""
-    with training(checkpoint_period=1) as process:
-        process.wait_for("stored 4")
-        process.process.kill()
-        assert process.end() == -signal.SIGKILL
+    process = training(checkpoint_period=1)
+    process.wait_for("stored 4")
+    process.send(signal.SIGKILL)
+    assert process.end() == -signal.SIGKILL
     run = resumed(2)
     assert run.batches[0] >= 4
     for storage_id in run.context.core_context.checkpoint.list():
@@ -166,51 +160,51 @@ def test_a_kill_in_the_middle(home: Path) -> None:
             torch.load(path / "state_dict.pth", weights_only=True)
 
 
-def test_a_kill_while_a_checkpoint_is_written_beside_training() -> None:
+def test_a_kill_while_a_checkpoint_is_written_beside_training(training: Start) -> None:
     """Decision 6, issue 4: a process killed while checkpoint_async writes leaves no half-written checkpoint."""
-    with training(checkpoint_period=1, checkpoint_async=True) as process:
-        process.wait_for("stored 4")
-        process.process.kill()
-        process.end()
+    process = training(checkpoint_period=1, checkpoint_async=True)
+    process.wait_for("stored 4")
+    process.send(signal.SIGKILL)
+    process.end()
     assert resumed(2).batches[0] >= 4
 
 
-def test_a_stop_waits_for_the_writer(home: Path) -> None:
+def test_a_stop_waits_for_the_writer(home: Path, training: Start) -> None:
     """Issue 4: SIGTERM with checkpoint_async: the process ends only when its last checkpoint is whole."""
-    with training(checkpoint_async=True, checkpoint_period=3) as process:
-        process.wait_for("batch 7")
-        process.process.send_signal(signal.SIGTERM)
-        assert process.end() == 0, process.said
+    process = training(checkpoint_async=True, checkpoint_period=3)
+    process.wait_for("batch 7")
+    process.send(signal.SIGTERM)
+    assert process.end() == 0, process.said
     assert f"stored {process.batches}" in process.lines
     assert resumed(1).batches[0] == process.batches
 
 
-def test_an_error_in_a_worker(home: Path) -> None:
+def test_an_error_in_a_worker(home: Path, training: Start) -> None:
     """4.8: it propagates with its type and names the record; no checkpoint, no process is left behind."""
-    with training(breaks_record=5, workers=2) as process:
-        children: list[psutil.Process] = []
-        with contextlib.suppress(AssertionError):
-            process.wait_for("batch 1")
-            children = psutil.Process(process.process.pid).children(recursive=True)
-        assert process.end() == 1
+    process = training(breaks_record=5, workers=2)
+    children: list[psutil.Process] = []
+    with contextlib.suppress(AssertionError):
+        process.wait_for("batch 1")
+        children = psutil.Process(process.pid).children(recursive=True)
+    assert process.end() == 1
     assert "ZeroDivisionError" in process.said
     assert "shutdown" in process.lines
     assert stored(home) == []
     assert psutil.wait_procs(children, timeout=120)[1] == []
 
 
-def test_a_worker_that_dies(home: Path) -> None:
+def test_a_worker_that_dies(home: Path, training: Start) -> None:
     """4.8: a worker that is killed ends training with an error that says so, instead of waiting for ever."""
-    with training(kills_worker_at=5, workers=1) as process:
-        assert process.end() == 1
+    process = training(kills_worker_at=5, workers=1)
+    assert process.end() == 1
     assert "shutdown" in process.lines
     assert stored(home) == []
 
 
-def test_a_full_disk(home: Path) -> None:
+def test_a_full_disk(home: Path, training: Start) -> None:
     """4.8, decision 6: files that cannot be written end training; no half checkpoint stays, the one before is whole."""
-    with training(checkpoint_period=3, fills_disk_at=4) as process:
-        assert process.end() == 1
+    process = training(checkpoint_period=3, fills_disk_at=4)
+    assert process.end() == 1
     assert re.search(r"OSError: \S+ could not be written to .* which has \d+ MiB left: File too large", process.said)
     assert "stored 3" in process.lines
     assert "shutdown" in process.lines
@@ -218,17 +212,17 @@ def test_a_full_disk(home: Path) -> None:
     assert run.batches[0] == 3
 
 
-def test_exit_codes() -> None:
+def test_exit_codes(training: Start) -> None:
     """T23, T21: InvalidHP exits with 0 and saves; another error exits with 1 and shows the user's own line."""
-    with training(invalid_at=3) as invalid, training(fails_at=3) as failed:
-        assert invalid.end() == 0, invalid.said
-        assert failed.end() == 1
+    invalid, failed = training(invalid_at=3), training(fails_at=3)
+    assert invalid.end() == 0, invalid.said
+    assert failed.end() == 1
     assert "stored 3" in invalid.lines
     assert "RuntimeError: mine" in failed.said
     assert "stored" not in failed.said
 
 
-def test_in_a_terminal() -> None:
+def test_in_a_terminal(training: Start) -> None:
     """Issue 4: a person sees a bar with batches, rate and metrics; into a file there are lines instead."""
     seen = in_terminal(max_length=40, quiet=True, seconds_per_batch=0.02, logs=True)
     assert "40/40" in seen
@@ -237,8 +231,8 @@ def test_in_a_terminal() -> None:
     assert all(line.startswith("INFO:") for line in lines)  # above the bar, not behind it
     assert "loss" in seen
     assert "epoch 10" in seen
-    with training(max_length=4, quiet=True) as process:
-        assert process.end() == 0
+    process = training(max_length=4, quiet=True)
+    assert process.end() == 0
     assert "\x1b[" not in process.said
     assert "4/4" not in process.said
 
@@ -312,7 +306,7 @@ def main() -> None:
             raise RuntimeError("mine")
         if batch_idx == options.get("fills_disk_at"):
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))  # room for what it says, not for weights
 
     def loader() -> Any:
         dataset = Breaking(options.get("breaks_record"), options.get("kills_worker_at"))
