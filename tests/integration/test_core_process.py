@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import records
+from tests.forks import Nursery
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "core_api" / "train.py"
 
@@ -233,19 +234,13 @@ def count(*_):
     if len(steps) == {STOPPED_AT}:
         os.kill(os.getpid(), signal.SIGTERM)
 register_optimizer_step_post_hook(count)
-sys.argv = sys.argv[1:]
+sys.argv[0] = {str(EXAMPLE)!r}
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def run(command: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=cwd, check=False)
-
-
-def run_example(*arguments: str, cwd: Path) -> str:
-    done = run([sys.executable, str(EXAMPLE), "--batch-size", "64", *arguments], cwd)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
 
 def state(storage: Path) -> dict[str, object]:
@@ -255,18 +250,25 @@ def state(storage: Path) -> dict[str, object]:
     return max(saved, key=lambda one: one["batches_trained"])  # type: ignore[no-any-return]
 
 
-def test_the_example_resumes_bit_for_bit(tmp_path: Path) -> None:
+def test_the_example_resumes_bit_for_bit(tmp_path: Path, nursery: Nursery) -> None:
     """Decision 5: training in one go equals training, a stop somewhere in the middle, and a resumed rest."""
     import torch
 
-    straight, pieces = tmp_path / "straight", tmp_path / "pieces"
-    out = run_example("--epochs", EPOCHS, "--storage", str(straight), cwd=tmp_path)
+    straight, pieces, interrupted = tmp_path / "straight", tmp_path / "pieces", tmp_path / "interrupted.py"
+    interrupted.write_text(INTERRUPTED)
+
+    def example(script: Path, storage: Path, *arguments: str) -> str:
+        words = ["--batch-size", "64", "--epochs", EPOCHS, "--storage", str(storage), *arguments]
+        done = nursery.run_script(script, *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    out = example(EXAMPLE, straight)
     assert "validation accuracy" in out
     assert str(straight) in out.replace("\n", "")
-    interrupted = [sys.executable, "-c", INTERRUPTED, str(EXAMPLE), "--batch-size", "64", "--epochs", EPOCHS]
-    assert run([*interrupted, "--storage", str(pieces)], tmp_path).returncode == 0
+    example(interrupted, pieces)
     assert state(pieces)["batches_trained"] == STOPPED_AT
-    out = run_example("--epochs", EPOCHS, "--storage", str(pieces), "--resume", "latest", cwd=tmp_path)
+    out = example(EXAMPLE, pieces, "--resume", "latest")
     assert f"Resumed after batch {STOPPED_AT}." in out
     first, second = state(straight), state(pieces)
     assert first["batches_trained"] == second["batches_trained"]
