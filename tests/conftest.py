@@ -23,7 +23,7 @@ from tests.stores import database, postgres, sqlite_store, store, store_place  #
 # Shared helpers explain their failed assertions as tests do.
 pytest.register_assert_rewrite("tests.contracts", "tests.lifecycles", "tests.ranks", "tests.trials")
 
-# Tests run beside each other, on as many cores as there are workers: a second thread of torch would only get in the way.
+# Tests run beside each other, on as many cores as there are workers: a second thread of torch would be in the way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # At a desk every run looks for new examples; a landing is judged by the same ones each time.

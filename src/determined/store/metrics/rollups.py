@@ -82,16 +82,32 @@ class Cell:
 
     def joined(self, later: Cell) -> Cell:
         """Return one cell for both; `later` follows this one."""
-        joined = Cell(self.first_steps, later.last_steps, self.count + later.count, self.odd + later.odd)
-        parts = [cell for cell in (self, later) if cell.count]
-        if parts:
-            joined.min = min(cell.min for cell in parts if cell.min is not None)
-            joined.max = max(cell.max for cell in parts if cell.max is not None)
-            joined.sum = sum(math.nan if cell.sum is None else cell.sum for cell in parts)
-            weights = [cell._weights() for cell in parts]
-            joined.weighted = sum(math.nan if weighted is None else weighted for weighted, _ in weights)
-            joined.weight = sum(weight for _, weight in weights)
-        return joined
+        ends, odd = (self.first_steps, later.last_steps), self.odd + later.odd
+        if not (self.count and later.count):
+            one = self if self.count else later
+            if not one.count:
+                return Cell(*ends, 0, odd)
+            weighted, weight = one._weights()
+            return Cell(*ends, one.count, odd, one.min, one.max, _sum(one.sum, 0.0), weight, _sum(weighted, 0.0))
+        assert self.min is not None
+        assert self.max is not None
+        assert later.min is not None
+        assert later.max is not None
+        (weighted, weight), (more, further) = self._weights(), later._weights()
+        return Cell(
+            *ends,
+            self.count + later.count,
+            odd,
+            self.min if self.min <= later.min else later.min,
+            self.max if self.max >= later.max else later.max,
+            _sum(self.sum, later.sum),
+            weight + further,
+            _sum(weighted, more),
+        )
+
+
+def _sum(first: float | None, second: float | None) -> float:
+    return math.nan if first is None or second is None else first + second
 
 
 class FullCell(NamedTuple):
