@@ -268,18 +268,24 @@ def points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: int
         return int(series.points)
     cell = sa.select(metric_cells.c.cell).where(metric_cells.c.series_id == series.id, metric_cells.c.level == 0)
     newest_first = cell.order_by(metric_cells.c.first_steps.desc()).limit(1)
-    start = (conn.scalar(newest_first.where(metric_cells.c.first_steps <= low)) or 0) * width(0)
-    after = conn.scalar(cell.order_by(metric_cells.c.first_steps).where(metric_cells.c.first_steps > high).limit(1))
-    return int(series.points if after is None else after * width(0)) - int(start)
+    last_before = newest_first.where(metric_cells.c.first_steps <= low).scalar_subquery()
+    next_after = cell.order_by(metric_cells.c.first_steps).where(metric_cells.c.first_steps > high).limit(1)
+    before, after = conn.execute(sa.select(last_before, next_after.scalar_subquery())).one()
+    return int(series.points if after is None else after * width(0)) - int(before or 0) * width(0)
 
 
-_HERE = (metric_cells.c.series_id == sa.bindparam("series"), metric_cells.c.level == sa.bindparam("level"))
-_BEGIN = sa.select(sa.func.max(metric_cells.c.first_steps)).where(
-    *_HERE, metric_cells.c.first_steps <= sa.bindparam("low")
+def _of_level(cells: sa.FromClause) -> tuple[sa.ColumnElement[bool], ...]:
+    return cells.c.series_id == sa.bindparam("series"), cells.c.level == sa.bindparam("level")
+
+
+_EARLIER = metric_cells.alias()
+_BEGIN = sa.select(sa.func.coalesce(sa.func.max(_EARLIER.c.first_steps), 0)).where(
+    *_of_level(_EARLIER), _EARLIER.c.first_steps <= sa.bindparam("low")
 )
 _CELLS = (
     sa.select(*(metric_cells.c[name] for name in CELL_COLUMNS))
-    .where(*_HERE, metric_cells.c.first_steps.between(sa.bindparam("low"), sa.bindparam("high")))
+    .where(*_of_level(metric_cells))
+    .where(metric_cells.c.first_steps.between(_BEGIN.scalar_subquery(), sa.bindparam("high")))
     .order_by(metric_cells.c.first_steps)
 )
 
@@ -287,7 +293,6 @@ _CELLS = (
 def cells_between(conn: sa.Connection, series: sa.Row[Any], level: int, low: int, high: int) -> list[Cell]:
     """Return the full cells of a level that overlap a range, and what follows the last of them."""
     place = {"series": series.id, "level": level, "low": low, "high": high}
-    begin = conn.scalar(_BEGIN, place) if low > 0 else 0
-    cells = [Cell(*row) for row in conn.execute(_CELLS, place | {"low": begin or 0}).all()]
+    cells = [Cell(*row) for row in conn.execute(_CELLS, place).all()]
     cells += Rollup.load(series.rollup).tail(level)
     return [cell for cell in cells if cell.last_steps >= low and cell.first_steps <= high]

@@ -6,7 +6,6 @@ Many curves are read with few questions: one for all that are short, two or thre
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -72,8 +71,6 @@ def draw(
     found = _series(conn, trial_ids, wanted)
     share = (asked or Range()).shared(len(found))
     most = min(EXACT * share.buckets, MOST_POINTS // max(len(found), 1))
-    started = _started(conn, trial_ids)
-    with_epochs = _with_epochs(conn, trial_ids) if found else set()
     drawn: dict[tuple[int, str, str], Drawn] = {}
     short: dict[tuple[str, str], list[sa.Row[Any]]] = {}
     for row in found:
@@ -82,36 +79,25 @@ def draw(
         if there <= most or there < width(0):
             short.setdefault((row.metric_group, row.name), []).append(row)
             continue
-        has_epochs = (row.trial_id, row.metric_group) in with_epochs
-        curve = _long(conn, row, share, there, started[row.trial_id], has_epochs=has_epochs)
-        drawn[row.trial_id, row.metric_group, row.name] = curve
+        drawn[row.trial_id, row.metric_group, row.name] = _long(conn, row, share, there)
     for some in short.values():
-        for curve in _short(conn, some, share, started):
+        for curve in _short(conn, some, share):
             drawn[curve.trial_id, curve.group, curve.name] = curve
     order = ((trial_id, group, name) for group, name in wanted for trial_id in trial_ids)
     return [drawn[place] for place in order if place in drawn]
 
 
 def _series(conn: sa.Connection, trial_ids: Sequence[int], wanted: Sequence[tuple[str, str]]) -> Sequence[sa.Row[Any]]:
-    column = metric_series.c
-    named = sa.tuple_(column.metric_group, column.name).in_(list(wanted))
-    columns = [column[name] for name in ("id", "trial_id", "metric_group", "name", "points", "last_steps", "rollup")]
-    query = sa.select(*columns).where(column.trial_id.in_(list(trial_ids)), named, column.points > 0)
-    return conn.execute(query).all()
-
-
-def _started(conn: sa.Connection, trial_ids: Sequence[int]) -> dict[int, datetime.datetime]:
-    query = sa.select(trials.c.id, trials.c.start_time).where(trials.c.id.in_(list(trial_ids)))
-    return {row.id: row.start_time for row in conn.execute(query)}
-
-
-def _with_epochs(conn: sa.Connection, trial_ids: Sequence[int]) -> set[tuple[int, str]]:
-    """Return the trials and groups in which epochs were counted."""
-    column = metric_series.c
-    query = sa.select(column.trial_id, column.metric_group).where(
-        column.trial_id.in_(list(trial_ids)), column.name.in_(EPOCHS)
+    """Return the rows of curves, with the start of their trials, and whether their reports count epochs."""
+    column, other = metric_series.c, metric_series.alias().c
+    epochs = sa.exists().where(
+        other.trial_id == column.trial_id, other.metric_group == column.metric_group, other.name.in_(EPOCHS)
     )
-    return {(row.trial_id, row.metric_group) for row in conn.execute(query)}
+    names = ("id", "trial_id", "metric_group", "name", "points", "last_steps", "rollup")
+    columns = [*(column[name] for name in names), trials.c.start_time, epochs.label("has_epochs")]
+    named = sa.tuple_(column.metric_group, column.name).in_(list(wanted))
+    query = sa.select(*columns).where(column.trial_id.in_(list(trial_ids)), named, column.points > 0)
+    return conn.execute(query.join(trials, trials.c.id == column.trial_id)).all()
 
 
 def _ends(series: sa.Row[Any], asked: Range) -> tuple[int, int]:
@@ -121,18 +107,10 @@ def _ends(series: sa.Row[Any], asked: Range) -> tuple[int, int]:
 # Long curves: roll-ups, and the reports at the ends of the buckets.
 
 
-def _long(
-    conn: sa.Connection,
-    series: sa.Row[Any],
-    asked: Range,
-    there: int,
-    started: datetime.datetime,
-    *,
-    has_epochs: bool,
-) -> Drawn:
+def _long(conn: sa.Connection, series: sa.Row[Any], asked: Range, there: int) -> Drawn:
     low, high = _ends(series, asked)
     found = of_cells(cells_between(conn, series, level_of(there, asked.buckets), low, high), asked.buckets)
-    seconds, epochs = Places(conn, series, started, has_epochs=has_epochs).at(found.ends)
+    seconds, epochs = Places(conn, series).at(found.ends)
     odd = _odd(conn, series, found) if any(found.odd) else []
     points = sum(found.count) + sum(found.odd)
     place = (series.trial_id, series.metric_group, series.name)
@@ -182,9 +160,7 @@ def _runs(found: Envelope) -> list[tuple[int, int]]:
 # Short curves: their reports.
 
 
-def _short(
-    conn: sa.Connection, series: Sequence[sa.Row[Any]], asked: Range, started: dict[int, datetime.datetime]
-) -> Iterator[Drawn]:
+def _short(conn: sa.Connection, series: Sequence[sa.Row[Any]], asked: Range) -> Iterator[Drawn]:
     """Yield the same metric of several trials."""
     read: dict[int, list[tuple[int, float, int | None, Any, float | None]]] = {row.trial_id: [] for row in series}
     for trial_id, steps, body, window, time in _reports(conn, series, asked):
@@ -201,7 +177,7 @@ def _short(
             row.name,
             envelope,
             [at[end][4] for end in envelope.ends],
-            [since(started[row.trial_id], at[end][3]) for end in envelope.ends],
+            [since(row.start_time, at[end][3]) for end in envelope.ends],
             [(point[0], point[1]) for point in points if not math.isfinite(point[1])][:MOST_ODD],
             len(points),
             row.points,

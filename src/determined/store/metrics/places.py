@@ -34,13 +34,9 @@ class Places:
     what lies between two of them is where it would be at an even pace; unless they are too far apart for that.
     """
 
-    def __init__(
-        self, conn: sa.Connection, series: sa.Row[Any], started: datetime.datetime, *, has_epochs: bool
-    ) -> None:
+    def __init__(self, conn: sa.Connection, series: sa.Row[Any]) -> None:
         self._conn = conn
         self._series = series
-        self._started = started
-        self._has_epochs = has_epochs
 
     def at(self, ends: Sequence[int]) -> tuple[list[float | None], list[float | None]]:
         """Return seconds since the trial began, and epochs, at these steps."""
@@ -59,10 +55,11 @@ class Places:
         return self._filled(ends, known | (self._read(uneven) if uneven else {}))
 
     def _read(self, steps: Sequence[int]) -> dict[int, tuple[float, float | None]]:
-        columns = [metrics.c.steps, RAW_TIME, *([metrics.c.body] if self._has_epochs else [])]
+        started, has_epochs = self._series.start_time, self._series.has_epochs
+        columns = [metrics.c.steps, RAW_TIME, *([metrics.c.body] if has_epochs else [])]
         query = sa.select(*columns).where(*visible(self._series), rows.among(self._conn, metrics.c.steps, steps))
         return {
-            row[0]: (since(self._started, row[1]), epochs_of(body_of(row[2])) if self._has_epochs else None)
+            row[0]: (since(started, row[1]), epochs_of(body_of(row[2])) if has_epochs else None)
             for row in self._conn.execute(query).all()
         }
 
