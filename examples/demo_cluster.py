@@ -32,8 +32,8 @@ EXAMPLE = Path(__file__).parent / "search"
 CONFIG = EXAMPLE / "cluster.yaml"
 NODES = {"one": 2, "two": 1, "three": 1}
 VICTIM, NEXT = "three", "four"
-SAFE = range(225, 620)
-"""Batches after the last rung at which this search stops trials: whoever is there goes on for a while."""
+SAFE = (*range(91, 165), *range(225, 620))
+"""Batches well before or after the rungs at which this search stops trials: whoever is there goes on for a while."""
 LATE = 320
 PATIENCE_SECONDS = 900.0
 
