@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -58,13 +57,6 @@ def chunks(ids: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Yield the ids, a statement's worth at a time."""
     for start in range(0, len(ids), _CHUNK):
         yield ids[start : start + _CHUNK]
-
-
-def among(conn: sa.Connection, column: sa.ColumnElement[int], numbers: Sequence[int]) -> sa.ColumnElement[bool]:
-    """Return the condition that a column is one of many numbers, which are one parameter of the statement."""
-    if conn.dialect.name == "sqlite":
-        return column.in_(sa.select(sa.func.json_each(json.dumps(list(numbers))).table_valued("value").c.value))
-    return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger)))
 
 
 def check_fields(what: str, given: Iterable[str], known: frozenset[str]) -> None:

@@ -110,7 +110,7 @@ class TestDraw:
 
 
 def test_what_lies_between_is_at_an_even_pace(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only every fourth report is read where reports come evenly."""
+    """Only every eighth report is read where reports come evenly."""
     attempt = fill(store, dict.fromkeys(range(1, 401), 1.0))
     read: list[int] = []
 

@@ -52,4 +52,14 @@ def make_engine(place: StorePlace, busy_seconds: float, options: dict[str, Any])
         connection.commit()
 
     sa.event.listen(engine, "connect", set_up)
+    sa.event.listen(engine, "before_cursor_execute", _choose_format)
     return engine
+
+
+def _choose_format(_conn: object, cursor: Any, _statement: object, _values: object, context: Any, _many: bool) -> None:
+    """Have a statement with the option `det_numbers` answered in binary: its numbers are read in a seventh of the time.
+
+    Not all statements: of some types, such as those of the catalog, binary is only bytes to the driver.
+    """
+    if context is not None and context.execution_options.get("det_numbers"):
+        cursor.format = 1  # psycopg.pq.Format.BINARY

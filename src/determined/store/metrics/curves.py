@@ -262,37 +262,42 @@ def _series(conn: sa.Connection, trial_id: int, group: str, name: str) -> sa.Row
     ).first()
 
 
-def points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: int) -> int:
-    """Return about how many points lie between two steps: exact but for the cells at the ends."""
-    if low <= 0 and high >= series.last_steps:
-        return int(series.points)
-    cell = sa.select(metric_cells.c.cell).where(metric_cells.c.series_id == series.id, metric_cells.c.level == 0)
-    newest_first = cell.order_by(metric_cells.c.first_steps.desc()).limit(1)
-    last_before = newest_first.where(metric_cells.c.first_steps <= low).scalar_subquery()
-    next_after = cell.order_by(metric_cells.c.first_steps).where(metric_cells.c.first_steps > high).limit(1)
-    before, after = conn.execute(sa.select(last_before, next_after.scalar_subquery())).one()
-    return int(series.points if after is None else after * width(0)) - int(before or 0) * width(0)
-
-
 def _of_level(cells: sa.FromClause) -> tuple[sa.ColumnElement[bool], ...]:
     return cells.c.series_id == sa.bindparam("series"), cells.c.level == sa.bindparam("level")
 
 
+# Made once: putting a statement together takes as long as PostgreSQL needs to answer it.
+_FIRST = metric_cells.c.first_steps
+_LOW: sa.BindParameter[int] = sa.bindparam("low")
+_HIGH: sa.BindParameter[int] = sa.bindparam("high")
+_CELL = sa.select(metric_cells.c.cell).where(*_of_level(metric_cells)).limit(1)
+_AROUND = sa.select(
+    _CELL.where(_FIRST <= _LOW).order_by(_FIRST.desc()).scalar_subquery(),
+    _CELL.where(_FIRST > _HIGH).order_by(_FIRST).scalar_subquery(),
+)
 _EARLIER = metric_cells.alias()
 _BEGIN = sa.select(sa.func.coalesce(sa.func.max(_EARLIER.c.first_steps), 0)).where(
-    *_of_level(_EARLIER), _EARLIER.c.first_steps <= sa.bindparam("low")
+    *_of_level(_EARLIER), _EARLIER.c.first_steps <= _LOW
 )
 _CELLS = (
     sa.select(*(metric_cells.c[name] for name in CELL_COLUMNS))
-    .where(*_of_level(metric_cells))
-    .where(metric_cells.c.first_steps.between(_BEGIN.scalar_subquery(), sa.bindparam("high")))
-    .order_by(metric_cells.c.first_steps)
+    .where(*_of_level(metric_cells), _FIRST.between(_BEGIN.scalar_subquery(), _HIGH))
+    .order_by(_FIRST)
+    .execution_options(det_numbers=True)
 )
+
+
+def points_between(conn: sa.Connection, series: sa.Row[Any], low: int, high: int) -> int:
+    """Return about how many points lie between two steps: exact but for the cells at the ends."""
+    if low <= 0 and high >= series.last_steps:
+        return int(series.points)
+    before, after = conn.execute(_AROUND, {"series": series.id, "level": 0, "low": low, "high": high}).one()
+    return int(series.points if after is None else after * width(0)) - int(before or 0) * width(0)
 
 
 def cells_between(conn: sa.Connection, series: sa.Row[Any], level: int, low: int, high: int) -> list[Cell]:
     """Return the full cells of a level that overlap a range, and what follows the last of them."""
     place = {"series": series.id, "level": level, "low": low, "high": high}
-    cells = [Cell(*row) for row in conn.execute(_CELLS, place).all()]
+    cells = list(itertools.starmap(Cell, conn.execute(_CELLS, place).all()))
     cells += Rollup.load(series.rollup).tail(level)
     return [cell for cell in cells if cell.last_steps >= low and cell.first_steps <= high]

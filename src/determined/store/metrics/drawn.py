@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from determined.store import values
 from determined.store.metrics.buckets import of_cells, of_points
 from determined.store.metrics.curves import EXACT, cells_between, level_of, points_between
-from determined.store.metrics.places import EPOCHS, RAW_TIME, Places, body_of, epochs_of, since, visible
+from determined.store.metrics.places import EPOCHS, RAW_TIME, Places, body_of, epochs_of, since
 from determined.store.metrics.rollups import Envelope, Rollup, real, width
 from determined.store.metrics.series import mentions
 from determined.store.schema import metric_cells, metric_series, metrics, trials
@@ -87,17 +87,22 @@ def draw(
     return [drawn[place] for place in order if place in drawn]
 
 
+_NAMES = ("id", "trial_id", "metric_group", "name", "points", "last_steps", "rollup")
+_COLUMN, _OTHER = metric_series.c, metric_series.alias().c
+_HAS_EPOCHS = sa.exists().where(
+    _OTHER.trial_id == _COLUMN.trial_id, _OTHER.metric_group == _COLUMN.metric_group, _OTHER.name.in_(EPOCHS)
+)
+_SERIES: sa.Select[Any] = (
+    sa.select(*(_COLUMN[name] for name in _NAMES), trials.c.start_time, _HAS_EPOCHS.label("has_epochs"))
+    .join(trials, trials.c.id == _COLUMN.trial_id)
+    .where(_COLUMN.trial_id.in_(sa.bindparam("trials", expanding=True)), _COLUMN.points > 0)
+    .where(sa.tuple_(_COLUMN.metric_group, _COLUMN.name).in_(sa.bindparam("wanted", expanding=True)))
+)
+
+
 def _series(conn: sa.Connection, trial_ids: Sequence[int], wanted: Sequence[tuple[str, str]]) -> Sequence[sa.Row[Any]]:
     """Return the rows of curves, with the start of their trials, and whether their reports count epochs."""
-    column, other = metric_series.c, metric_series.alias().c
-    epochs = sa.exists().where(
-        other.trial_id == column.trial_id, other.metric_group == column.metric_group, other.name.in_(EPOCHS)
-    )
-    names = ("id", "trial_id", "metric_group", "name", "points", "last_steps", "rollup")
-    columns = [*(column[name] for name in names), trials.c.start_time, epochs.label("has_epochs")]
-    named = sa.tuple_(column.metric_group, column.name).in_(list(wanted))
-    query = sa.select(*columns).where(column.trial_id.in_(list(trial_ids)), named, column.points > 0)
-    return conn.execute(query.join(trials, trials.c.id == column.trial_id)).all()
+    return conn.execute(_SERIES, {"trials": list(trial_ids), "wanted": list(wanted)}).all()
 
 
 def _ends(series: sa.Row[Any], asked: Range) -> tuple[int, int]:
@@ -126,7 +131,10 @@ def _odd(conn: sa.Connection, series: sa.Row[Any], found: Envelope) -> list[tupl
         tail = [(cell.first_steps, cell.last_steps) for cell in Rollup.load(series.rollup).tail(0) if cell.odd]
         for begin, end in [*cells, *(each for each in tail if low <= each[0] <= high)]:
             query = sa.select(metrics.c.steps, metrics.c.body).where(
-                *visible(series), metrics.c.steps.between(begin, end)
+                metrics.c.trial_id == series.trial_id,
+                metrics.c.metric_group == series.metric_group,
+                metrics.c.archived == sa.false(),
+                metrics.c.steps.between(begin, end),
             )
             for steps, body in conn.execute(query.order_by(metrics.c.steps)):
                 value = real(values.load(body).get(series.name))

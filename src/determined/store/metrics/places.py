@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import itertools
 import json
 import math
@@ -12,11 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from determined.store import rows, values
+from determined.store import values
 from determined.store.metrics.rollups import real
 from determined.store.schema import Moment, metrics
 
-STRIDE = 4  # of so many ends of buckets, the report at one is read
+STRIDE = 8  # of so many ends of buckets, the report at one is read
 UNEVEN = 3.0  # two such reports that are further apart than this times the usual have those between them read, too
 
 EPOCHS = ("epochs", "epoch")  # what the count of epochs is called in a report, the first that is there
@@ -56,17 +57,39 @@ class Places:
 
     def _read(self, steps: Sequence[int]) -> dict[int, tuple[float, float | None]]:
         started, has_epochs = self._series.start_time, self._series.has_epochs
-        columns = [metrics.c.steps, RAW_TIME, *([metrics.c.body] if has_epochs else [])]
-        query = sa.select(*columns).where(*visible(self._series), rows.among(self._conn, metrics.c.steps, steps))
+        dialect = self._conn.dialect.name
+        place = {"trial": self._series.trial_id, "group": self._series.metric_group, "steps": _list(dialect, steps)}
         return {
             row[0]: (since(started, row[1]), epochs_of(body_of(row[2])) if has_epochs else None)
-            for row in self._conn.execute(query).all()
+            for row in self._conn.execute(_reports(dialect, has_epochs), place).all()
         }
 
     def _filled(
         self, ends: Sequence[int], known: dict[int, tuple[float, float | None]]
     ) -> tuple[list[float | None], list[float | None]]:
-        return _interpolated(ends, known, 0), _interpolated(ends, known, 1)
+        seconds = _interpolated(ends, known, 0)
+        return seconds, _interpolated(ends, known, 1) if self._series.has_epochs else [None] * len(ends)
+
+
+@functools.cache
+def _reports(dialect: str, with_body: bool) -> sa.Select[Any]:
+    """Return the question for the reports at many steps, which are one parameter of it."""
+    column = metrics.c
+    steps: sa.BindParameter[str] = sa.bindparam("steps", type_=sa.Text)
+    among: sa.ColumnElement[bool]
+    if dialect == "sqlite":
+        among = column.steps.in_(sa.select(sa.func.json_each(steps).table_valued("value").c.value))
+    else:
+        among = column.steps == sa.any_(sa.cast(steps, sa.ARRAY(sa.BigInteger)))
+    here = (column.trial_id == sa.bindparam("trial"), column.metric_group == sa.bindparam("group"))
+    columns = [column.steps, RAW_TIME, *([column.body] if with_body else [])]
+    return sa.select(*columns).where(*here, column.archived == sa.false(), among)
+
+
+def _list(dialect: str, steps: Sequence[int]) -> str:
+    """Return numbers as JSON, or as PostgreSQL writes a list."""
+    text = ",".join(map(str, steps))
+    return f"[{text}]" if dialect == "sqlite" else f"{{{text}}}"
 
 
 def _span(begin: tuple[float, float | None] | None, end: tuple[float, float | None] | None) -> float:
@@ -92,13 +115,6 @@ def _interpolated(ends: Sequence[int], known: dict[int, tuple[float, float | Non
                 found[between] = first + pace * (ends[between] - start)
         before = place
     return found
-
-
-def visible(series: sa.Row[Any]) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the condition that a row is a report of the group of this curve."""
-    column = metrics.c
-    here = (column.trial_id == series.trial_id, column.metric_group == series.metric_group)
-    return *here, column.archived == sa.false()
 
 
 def body_of(text: str) -> dict[str, Any]:
