@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from determined.launch import _roster
 
 WRAP = [sys.executable, "-m", "determined.launch.wrap_rank"]
 
@@ -185,6 +189,34 @@ time.sleep(600)
         process.kill()
         wait_for(lambda: is_gone(worker))
         wait_for(lambda: not directory.exists())
+
+
+def test_a_run_that_was_killed_whole_is_tidied_up_by_the_next():
+    """What nobody has open is removed, unless it is new. A run that goes on keeps its own, and so does a worker whose
+    launcher has died.
+    """
+    launcher = "from determined.launch._roster import Roster; print(Roster().directory, flush=True); input()"
+    directories = {}
+    with contextlib.ExitStack() as stack:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        names = ("killed", "new", "alive", "outlived")
+        processes = {name: stack.enter_context(subprocess.Popen(python(launcher), **pipes)) for name in names}
+        for name, process in processes.items():
+            directories[name] = Path(process.stdout.readline().strip())
+        worker = _roster.Entry(directories["outlived"], "0", 0, last_try=True)
+        for name in ("killed", "new", "outlived"):
+            processes[name].kill()
+            processes[name].wait()
+        for name in ("killed", "alive", "outlived"):
+            os.utime(directories[name], (0, 0))
+        with _roster.Roster():
+            left = [name for name, directory in directories.items() if directory.exists()]
+        worker.clean_up()
+        os.close(worker._alive)
+        shutil.rmtree(directories["new"])
+        processes["alive"].communicate("\n")
+        shutil.rmtree(directories["alive"])
+    assert left == ["new", "alive", "outlived"]
 
 
 def test_what_cannot_be_started_is_one_sentence():

@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
+import glob
 import json
 import os
+import platform
 import select
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
 DIRECTORY_VARIABLE = "DET_LAUNCH_DIR"
 TORCH_LOG_VARIABLE = "PET_LOG_DIR"
+_NEW_SECONDS = 60.0  # a directory younger than this may be one that is just being made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +66,8 @@ class Roster:
     """The launcher's side: which workers have started, and how they ended."""
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="det-launch-"))
+        _remove_abandoned()
+        self.directory = Path(tempfile.mkdtemp(prefix=_prefix()))
         pipe = self.directory / "alive"
         os.mkfifo(pipe, 0o600)
         # A pipe cannot be opened for writing before it has a reader.
@@ -118,6 +124,39 @@ class Roster:
             key=lambda end: (end.ended_by_signal, end.blames_another, end.was_told, end.failed_at),
             default=None,
         )
+
+
+def _prefix() -> str:
+    """Return how names of our directories begin; machines may share them, but no pipes."""
+    return f"det-launch-{platform.node()}-"
+
+
+def _remove_abandoned() -> None:
+    """Remove the directories of runs that were killed with all of their processes, as that of a lost attempt is."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{glob.escape(_prefix())}*"):
+        with contextlib.suppress(OSError):  # somebody else's, or removed by now
+            made = directory.lstat()
+            is_ours = made.st_uid == os.getuid() and time.time() - made.st_mtime > _NEW_SECONDS
+            if is_ours and not _is_open(directory / "alive"):
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_open(pipe: Path) -> bool:
+    """Return whether a launcher or a worker has a pipe open."""
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        os.read(reader, 1)  # at once b"" without a launcher
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(reader)
+    try:
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError as refused:
+        if refused.errno == errno.ENXIO:  # nobody reads
+            return False
+        raise
+    return True
 
 
 class Entry:
