@@ -10,9 +10,10 @@ import pytest
 
 from determined.pytorch import Batch
 from tests.ddp_trials import elsewhere, fail_at, regress
-from tests.forks import Nursery
+from tests.forks import Job, Nursery
 
 SOON = {"DET_SLOW_RANK_SECONDS": "4"}
+PLACES = {"before forward": "in an exchange of tensors", "in validation": "in allgather(), call "}
 
 
 def hangs(rank: int, where: str, how: str) -> dict[str, Any]:
@@ -25,36 +26,36 @@ def said_by(output: str) -> str:
     return output[output.index("keeps rank") :].partition("\nRanks wait")[0]
 
 
-@pytest.mark.parametrize(
-    ("where", "waiting"),
-    [("before forward", "in an exchange of tensors"), ("in validation", "in allgather(), call ")],
-)
-def test_a_rank_that_sleeps_is_named_with_its_stack(where: str, waiting: str, nursery: Nursery) -> None:
+def start(nursery: Nursery, rank: int, how: str, **env: str) -> dict[str, Job]:
+    """A job for each place in which a rank may hang, side by side: they only wait."""
+    return {where: nursery.start(2, hangs, [rank, where, how], env={**SOON, **env}) for where in PLACES}
+
+
+def test_a_rank_that_sleeps_is_named_with_its_stack(nursery: Nursery) -> None:
     """Issue 11, 9: others wait in DDP's backward or in our own call; who sleeps in user code says itself where."""
-    job = nursery.start(2, hangs, [1, where, "sleep"], env=SOON)
-    job.wait_for("s for each other; if this takes longer")
-    job.kill()
-    output = job.output(0)
-    assert f"rank 1 (pid {job.pids[1]} on " in output
-    said = said_by(output)
-    assert said.startswith(f"keeps rank 0 waiting {waiting}")
-    assert "It last called " in said
-    assert "It has trained " in said
-    assert "ddp_trials.py" in said.partition("It is at (most recent call first):")[2].splitlines()[1]
+    for where, job in start(nursery, 1, "sleep").items():
+        job.wait_for("s for each other; if this takes longer")
+        job.kill()
+        output = job.output(0)
+        assert f"rank 1 (pid {job.pids[1]} on " in output
+        said = said_by(output)
+        assert said.startswith(f"keeps rank 0 waiting {PLACES[where]}")
+        assert "It last called " in said
+        assert "It has trained " in said
+        assert "ddp_trials.py" in said.partition("It is at (most recent call first):")[2].splitlines()[1]
 
 
-@pytest.mark.parametrize("where", ["before forward", "in validation"])
-def test_a_rank_that_is_stopped_is_named_and_may_go_on(where: str, nursery: Nursery) -> None:
+def test_a_rank_that_is_stopped_is_named_and_may_go_on(nursery: Nursery) -> None:
     """Issue 11, 9: a stopped process cannot say where it is; others say that, and nothing is broken when it goes on."""
-    job = nursery.start(2, hangs, [1, where, "stop"], env=SOON)
-    job.wait_for("s for each other; if this takes longer")
-    said = said_by(job.output(0))
-    assert "It last called " in said
-    assert f"Its process is stopped; `kill -CONT {job.pids[1]}` lets it go on." in said
-    os.kill(job.pids[1], signal.SIGCONT)
-    outcomes = job.wait()
-    assert [outcome.exit_code for outcome in outcomes] == [0, 0], outcomes
-    assert outcomes[0].returned["digest"] == outcomes[1].returned["digest"]
+    for job in start(nursery, 1, "stop").values():
+        job.wait_for("s for each other; if this takes longer")
+        said = said_by(job.output(0))
+        assert "It last called " in said
+        assert f"Its process is stopped; `kill -CONT {job.pids[1]}` lets it go on." in said
+        os.kill(job.pids[1], signal.SIGCONT)
+        outcomes = job.wait()
+        assert [outcome.exit_code for outcome in outcomes] == [0, 0], outcomes
+        assert outcomes[0].returned["digest"] == outcomes[1].returned["digest"]
 
 
 @pytest.mark.slow
@@ -72,16 +73,15 @@ def test_the_error_names_the_rank_too(nursery: Nursery) -> None:
         assert "ddp_trials.py" in text.partition("It is at (most recent call first):")[2]
 
 
-@pytest.mark.parametrize("where", ["before forward", "in validation"])
 @pytest.mark.slow
-def test_a_chief_that_is_stopped_with_the_store(where: str, nursery: Nursery) -> None:
+def test_a_chief_that_is_stopped_with_the_store(nursery: Nursery) -> None:
     """Issue 11, 9: if the store is in the stopped process, the others say so, and do not wait for ever."""
-    job = nursery.start(2, hangs, [0, where, "stop"], env={**SOON, "DET_COLLECTIVE_TIMEOUT": "15"})
-    job.wait_for("does not answer rank 1 since", rank=1)
-    assert f"`kill -CONT {job.pids[0]}` lets it go on." in job.output(1)
-    assert "It last called " in job.output(1)
-    job.wait_for("determined.errors.CollectiveTimeout: ", rank=1)
-    job.kill()
-    text = job.output(1).partition("determined.errors.CollectiveTimeout: ")[2]
-    assert f"ank 0 (pid {job.pids[0]} on " in text
-    assert f"`kill -CONT {job.pids[0]}` lets it go on." in text
+    for job in start(nursery, 0, "stop", DET_COLLECTIVE_TIMEOUT="15").values():
+        job.wait_for("does not answer rank 1 since", rank=1)
+        assert f"`kill -CONT {job.pids[0]}` lets it go on." in job.output(1)
+        assert "It last called " in job.output(1)
+        job.wait_for("determined.errors.CollectiveTimeout: ", rank=1)
+        job.kill()
+        text = job.output(1).partition("determined.errors.CollectiveTimeout: ")[2]
+        assert f"ank 0 (pid {job.pids[0]} on " in text
+        assert f"`kill -CONT {job.pids[0]}` lets it go on." in text
