@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from determined.client import Determined, Experiment
-from determined.store import trials
 from determined.store.database.connection import open_store
 from tests.browsers import Server as PageServer
 from tests.experiments import (
@@ -144,9 +143,9 @@ def test_the_server_is_killed_again_and_again(
             client.controller.stop()
         wait_until_alone()
         check_intact(store, ident, tmp_path / "search")
-        with store.read() as conn:
-            rows = trials.of_experiment(conn, ident)
-        assert {row.restarts for row in rows} == {0}
+        with Determined() as client:
+            again = [trial for trial in client.get_experiment(ident).list_trials() if trial.restarts]
+            assert not again, "".join(line for trial in again for line in trial.iter_logs())
         assert all(starts == [0] for starts in starts_of_trials(tmp_path / "search"))
     finally:
         for process in processes():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,7 +80,9 @@ open({str(done)!r}, "w").close()
 
 
 def test_nothing_is_left_when_agent_and_guard_are_killed(bench: Bench, starter: Starter) -> None:
-    """Processes that outlived both agent and guard are found by their environment, and killed."""
+    """Processes that outlived both agent and guard are found by their environment, and killed; not those of an attempt
+    of the same name in another store, which a search with the same seed has.
+    """
     task = bench.task({"train.py": TREE})
     starter.start(task)
     bench.printed(task, "grandchild is there")
@@ -89,9 +93,13 @@ def test_nothing_is_left_when_agent_and_guard_are_killed(bench: Bench, starter: 
     guard.kill()
     launcher = LocalLauncher(bench.store, bench.home)
     until(lambda: not launcher.is_alive(bench.row(task)), lambda: "the agent is still there")
-    launcher.kill(bench.row(task))
-    launcher.close()
-    assert all_gone(below)
+    named = {"DET_ALLOCATION_ID": task.allocation_id, "DET_CLUSTER_ID": "another"}
+    with subprocess.Popen(["sleep", "1000"], env={**os.environ, **named}) as of_another_store:
+        launcher.kill(bench.row(task))
+        launcher.close()
+        assert all_gone(below)
+        assert of_another_store.poll() is None
+        of_another_store.kill()
 
 
 def test_only_directories_of_the_dead_are_removed(bench: Bench, starter: Starter) -> None:

@@ -126,15 +126,18 @@ def end_descendants() -> None:
             time.sleep(0.005)
 
 
-def leftovers(allocation_id: str) -> list[int]:
-    """Return the processes of this user that an attempt has started, by their environment. Linux only."""
-    mark = f"DET_ALLOCATION_ID={allocation_id}".encode()
+def leftovers(store_id: str, allocation_id: str) -> list[int]:
+    """Return the processes of this user that an attempt has started, by their environment. Linux only.
+
+    Searches with the same seed have the same allocations in every store.
+    """
+    marks = {f"DET_CLUSTER_ID={store_id}".encode(), f"DET_ALLOCATION_ID={allocation_id}".encode()}
     found = []
     with contextlib.suppress(OSError):
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 with contextlib.suppress(OSError):
-                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    if marks.issubset((entry / "environ").read_bytes().split(b"\0")):
                         found.append(int(entry.name))
     return found
 

@@ -157,7 +157,7 @@ class LocalLauncher:
     def _remove_leftovers(self, allocation_id: str) -> None:
         """Kill what an agent and its guard, both dead, have left running; a process may start others meanwhile."""
         for _ in range(10):
-            found = guard.leftovers(allocation_id)
+            found = guard.leftovers(self._store.id, allocation_id)
             if not found:
                 return
             for pid in found:
