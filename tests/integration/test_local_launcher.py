@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from determined.experiment.attempt import working_directory
+from determined.experiment.attempt.agent import work_name
 from determined.experiment.launchers import forking
 from determined.experiment.launchers.local import LocalLauncher
 from determined.store.database.connection import open_store
@@ -105,7 +106,7 @@ def test_nothing_is_left_when_agent_and_guard_are_killed(bench: Bench, starter: 
 def test_only_directories_of_the_dead_are_removed(bench: Bench, starter: Starter) -> None:
     """Whatever was killed and whenever, directories stay while an agent or a guard of theirs lives, and go then."""
     first, second = tasks = [bench.task({"train.py": TREE}) for _ in range(2)]
-    places = [working_directory.of(str(bench.home), task.allocation_id) for task in tasks]
+    places = [working_directory.of(str(bench.home), work_name(task)) for task in tasks]
     for task in tasks:
         starter.start(task)
         bench.printed(task, "grandchild is there")

@@ -105,7 +105,8 @@ def run(
 def work_name(task: TaskSpec) -> str:
     """Return the name of the attempt's directories: nodes of one attempt may share a data directory."""
     rank = 0 if task.place is None else task.place.rank
-    return f"{task.allocation_id}.node{rank}" if rank else task.allocation_id
+    name = working_directory.name_of(task.store_id, task.allocation_id)
+    return f"{name}.node{rank}" if rank else name
 
 
 def _record(task: TaskSpec, store: Store, found: Exit) -> None:

@@ -72,7 +72,7 @@ def record(store: Store, ending: Ending) -> bool:
 
 def deliver(store: Store, home: str, ending: Ending, patience: float = PATIENCE_SECONDS) -> bool:
     """Record an ending, again and again while the store is unavailable. Return False if it stays in its file."""
-    path = _path(home, ending.allocation_id)
+    path = _path(store, home, ending.allocation_id)
     deadline = time.monotonic() + patience
     tries = 0
     while True:
@@ -143,7 +143,7 @@ def settle(store: Store, home: str, address: str, allocation_id: str) -> None:
 
 def recover(store: Store, home: str, allocation_id: str) -> bool:
     """Record the ending that a dead agent left in a file; return whether there was one."""
-    path = _path(home, allocation_id)
+    path = _path(store, home, allocation_id)
     try:
         ending = Ending(**json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError):
@@ -166,5 +166,5 @@ def _keep(path: Path, ending: Ending) -> None:
         logger.warning("%s cannot be written", path)
 
 
-def _path(home: str, allocation_id: str) -> Path:
-    return Path(home) / "work" / f"{allocation_id}{SUFFIX}"
+def _path(store: Store, home: str, allocation_id: str) -> Path:
+    return Path(home) / "work" / f"{working_directory.name_of(store.id, allocation_id)}{SUFFIX}"

@@ -1,8 +1,8 @@
 """The working directory of an attempt: a fresh copy of the experiment's code, and the directories it mounts.
 
 $DET_HOME/code/<sha256>/                 each code snapshot, unpacked once
-$DET_HOME/work/<allocation id>/          the working directory; removed when the attempt has ended
-$DET_HOME/work/<allocation id>.info/     what `get_cluster_info()` reads; locked while the agent lives, then removed
+$DET_HOME/work/<name>/                   the working directory; removed when the attempt has ended
+$DET_HOME/work/<name>.info/              what `get_cluster_info()` reads; locked while the agent lives, then removed
 """
 
 from __future__ import annotations
@@ -27,22 +27,32 @@ STORE_SECONDS = 300.0
 """How long an attempt waits for the store to have its code: that it is away for a while is no failure of the trial."""
 
 
-def of(home: str, allocation_id: str) -> Path:
+def name_of(store_id: str, allocation_id: str) -> str:
+    """Return what files of an attempt are called. Searches with the same seed have the same allocations in any store.
+
+    Example::
+
+        assert name_of("0f8fad5b-d9cb-469f", "1.47c2ec1a.1") == "0f8fad5b-1.47c2ec1a.1"
+    """
+    return f"{store_id[:8]}-{allocation_id}"
+
+
+def of(home: str, name: str) -> Path:
     """Return the working directory of an attempt."""
-    return Path(home) / "work" / allocation_id
+    return Path(home) / "work" / name
 
 
-def info_of(home: str, allocation_id: str) -> Path:
+def info_of(home: str, name: str) -> Path:
     """Return the directory of an attempt's info files."""
-    return Path(home) / "work" / f"{allocation_id}.info"
+    return Path(home) / "work" / f"{name}.info"
 
 
-def make_info(home: str, allocation_id: str) -> Path:
+def make_info(home: str, name: str) -> Path:
     """Make the directory of an attempt's info files, for this user alone, and lock it until this process has ended.
 
     What it forks holds the lock, too: a guard that outlives its agent still ends the processes that run there.
     """
-    place = info_of(home, allocation_id)
+    place = info_of(home, name)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         place.mkdir(mode=0o700, exist_ok=True)
@@ -69,10 +79,10 @@ def fill(directory: Path, home: str, store: Store, snapshot_id: int | None) -> N
     directory.chmod(0o700)
 
 
-def remove(home: str, allocation_id: str) -> None:
+def remove(home: str, name: str) -> None:
     """Remove the directories of an attempt."""
-    _remove_tree(of(home, allocation_id))
-    _remove_tree(info_of(home, allocation_id))
+    _remove_tree(of(home, name))
+    _remove_tree(info_of(home, name))
 
 
 def remove_abandoned(home: str) -> None:

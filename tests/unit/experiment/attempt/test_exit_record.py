@@ -11,7 +11,7 @@ from determined.experiment.attempt import exit_record
 from determined.experiment.attempt.exit_record import Ending
 from determined.store import attempts, experiments, trials
 from determined.store.control import log_policies, pending
-from determined.store.database.connection import Store
+from determined.store.database.connection import Store, open_store
 
 
 @pytest.fixture
@@ -46,7 +46,9 @@ def test_a_match_of_an_earlier_attempt_counts(sqlite_store: Store, ending: Endin
 
 
 def test_it_waits_in_a_file(sqlite_store: Store, ending: Ending, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the store is unavailable the end is kept in a file, which whoever comes next records."""
+    """While the store is unavailable the end is kept in a file, which whoever comes next records; not in another store,
+    which may have an attempt of the same name.
+    """
     real = exit_record.record
 
     def fail(store: Store, ending: Ending) -> bool:
@@ -55,6 +57,9 @@ def test_it_waits_in_a_file(sqlite_store: Store, ending: Ending, home: Path, mon
     monkeypatch.setattr(exit_record, "record", fail)
     assert not exit_record.deliver(sqlite_store, str(home), ending, patience=0)
     monkeypatch.setattr(exit_record, "record", real)
+    other = open_store(home / "other.db")
+    assert not exit_record.recover(other, str(home), ending.allocation_id)
+    other.close()
     assert exit_record.recover(sqlite_store, str(home), ending.allocation_id)
     assert not exit_record.recover(sqlite_store, str(home), ending.allocation_id)
     with sqlite_store.read() as conn:
