@@ -149,7 +149,7 @@ class RayCluster:
             self._keeper.ask(do="end", name=name, port=self.port)
 
     def lasting(self, name: str, *, cpus: int, **settings: Any) -> Node:
-        """A node that stays for the session; one that was killed is started again."""
+        """A node that stays as long as the cluster; one that was killed is started again."""
         if not self._keeper.ask(do="is_up", name=name, port=self.port):
             self._ask_for(name, cpus=cpus, **settings)
         return Node(self._keeper, name)
@@ -164,9 +164,9 @@ class RayCluster:
         self._keeper.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[RayCluster]:
-    """A cluster with one node, `one`, that has two CPUs."""
+    """A cluster with one node, `one`, that has two CPUs. Not for the session: three idle nodes take 12 % of a core."""
     pytest.importorskip("ray")
     cluster = RayCluster()
     yield cluster
@@ -177,7 +177,7 @@ def ray_cluster() -> Iterator[RayCluster]:
 class RemoteLauncher:
     """The Ray launcher in a process of its own, which may be killed; the next question starts another.
 
-    Connecting to Ray takes two seconds, so one process serves the tests of a session, one after another.
+    Connecting to Ray takes two seconds, so one process serves the tests of a cluster, one after another.
     """
 
     _asked: Asked | None = None
@@ -217,7 +217,7 @@ class RemoteLauncher:
 
     @classmethod
     def end(cls) -> None:
-        """End the process that serves the session."""
+        """End the process that serves the cluster."""
         if cls._asked is not None:
             cls._asked.close()
             cls._asked = None

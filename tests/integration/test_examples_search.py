@@ -50,10 +50,11 @@ class Desk:
 
     def creates(self, name: str, *arguments: str) -> client.Experiment:
         """Submit one of the files and wait for the end of the experiment."""
-        out = self.types("experiment", "create", str(SEARCH / f"{name}.yaml"), str(SEARCH), *arguments)
+        out = self.types(
+            "experiment", "create", str(SEARCH / f"{name}.yaml"), str(SEARCH), "--follow", *arguments, code=None
+        )
         found = re.search(r"experiment (\d+)", out)
         assert found, out
-        self.types("experiment", "wait", found[1], code=None)
         return self.finds(int(found[1]))
 
     def finds(self, experiment_id: int) -> client.Experiment:
