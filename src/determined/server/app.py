@@ -16,7 +16,7 @@ from determined.errors import DeterminedError
 from determined.server import failures
 from determined.server.changes import Watcher
 from determined.server.depends import close_index, index_for, made_index
-from determined.server.guard import API, Guard, Rules
+from determined.server.guard import API, Guard, Rules, Traffic
 from determined.server.routes import ROUTERS
 from determined.server.settings import Settings
 from determined.server.static import Page
@@ -42,11 +42,14 @@ def make_app(session: Session, settings: Settings) -> FastAPI:
     app.state.session = session
     app.state.client = Determined._over(session)
     app.state.watcher = Watcher(session)
+    app.state.traffic = traffic = Traffic()
     failures.install(app)
     for router in ROUTERS:
         app.include_router(router, prefix=API)
     app.mount("/", Page(settings.webui), name="page")
-    app.add_middleware(Guard, settings=settings, rules=Rules(ROUTERS), on_change=lambda: _tell_edit(app))
+    app.add_middleware(
+        Guard, settings=settings, rules=Rules(ROUTERS), on_change=lambda: _tell_edit(app), traffic=traffic
+    )
     return app
 
 

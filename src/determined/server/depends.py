@@ -52,7 +52,7 @@ def index_for(app: FastAPI) -> RunIndex:
         if made_index(app) is None:
             from determined.server.run_index.index import RunIndex
 
-            app.state.run_index = RunIndex(app.state.client._session)
+            app.state.run_index = RunIndex(app.state.client._session, app.state.traffic.wait_for_calm)
         return cast("RunIndex", app.state.run_index)
 
 

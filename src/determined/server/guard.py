@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import logging
 import re
+import time
 import urllib.parse
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
@@ -30,6 +31,8 @@ logger = logging.getLogger("determined.server")
 
 API = "/api/v1"
 MOST_BODY_BYTES = 1 << 20
+CALM_SECONDS = 0.02  # who asks several things asks the next within this time
+BUSY_SECONDS = 0.5  # then work in the background goes on all the same
 SAFE_METHODS = ("GET", "HEAD")
 CONTENT_POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -88,6 +91,31 @@ class TooLarge(HTTPException):
         super().__init__(413, f"The request is larger than {MOST_BODY_BYTES} bytes, which no request of the page is.")
 
 
+class Traffic:
+    """Which requests wait for their answers, for work in the background that is to go on between them."""
+
+    def __init__(self) -> None:
+        self._waiting: set[object] = set()
+        self._last = float("-inf")
+
+    def begin(self, request: object) -> None:
+        """Note a request."""
+        self._waiting.add(request)
+
+    def end(self, request: object) -> None:
+        """Note that its answer has begun, or that there is none."""
+        self._waiting.discard(request)
+        self._last = time.monotonic()
+
+    def wait_for_calm(self, unless: Callable[[], bool]) -> None:
+        """Wait until nobody has waited for `CALM_SECONDS`, but no longer than `BUSY_SECONDS`, and not if `unless`."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while (now := time.monotonic()) < deadline and (self._waiting or now < self._last + CALM_SECONDS):
+            if unless():
+                return
+            time.sleep(CALM_SECONDS / 10)
+
+
 class Guard:
     """The outermost part of the app.
 
@@ -96,11 +124,18 @@ class Guard:
         settings: What the server was started for.
         rules: The rule of each route.
         on_change: Called when a request has changed something.
+        traffic: Is told which requests are being answered.
     """
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, rules: Rules, on_change: Callable[[], None] = lambda: None
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        rules: Rules,
+        on_change: Callable[[], None] = lambda: None,
+        traffic: Traffic | None = None,
     ) -> None:
+        self._traffic = traffic or Traffic()
         self._app = app
         self._settings = settings
         self._rules = rules
@@ -115,13 +150,17 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        reply = _Reply(send)
+        reply = _Reply(send, self._traffic)
         rule = self._rules.find(scope["method"], scope["path"])
         refusal = self._refusal(scope, Headers(scope=scope), rule)
         if refusal is not None:
             await refusal(scope, receive, reply.send)
             return
-        await self._pass(scope, receive, reply)
+        self._traffic.begin(reply)
+        try:
+            await self._pass(scope, receive, reply)
+        finally:
+            self._traffic.end(reply)
         if rule == _CHANGES and reply.status < 400:
             self._on_change()
 
@@ -203,13 +242,15 @@ class Guard:
 class _Reply:
     """Sends an answer with the headers that every answer has, and remembers its status."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, traffic: Traffic) -> None:
         self._send = send
+        self._traffic = traffic
         self.status = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self._traffic.end(self)  # a stream may go on for days
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from determined.client import Determined
 from determined.server.depends import close_index
+from determined.server.guard import Traffic
 from determined.server.routes import ROUTERS
 from tests.asking import API, Asker
 from tests.history import History
@@ -31,7 +32,7 @@ def runs(history: History) -> Iterator[Determined]:
 def page(runs: Determined) -> Iterator[Asker]:
     """The routes without their guard: errors come out as they were raised."""
     app = FastAPI()
-    app.state.client, app.state.session = runs, runs._session
+    app.state.client, app.state.session, app.state.traffic = runs, runs._session, Traffic()
     for router in ROUTERS:
         app.include_router(router, prefix=API)
     yield Asker(app)

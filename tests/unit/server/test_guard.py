@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pydantic
 import pytest
 from fastapi import APIRouter, FastAPI
+from starlette.types import Message, Receive, Scope, Send
 
 from determined.errors import ConfigError, InvalidValue, NotFound, Refused, StoreUnavailable
 from determined.server import app as server_app
 from determined.server import failures, guard, routes
-from determined.server.guard import Guard, Rules
+from determined.server.guard import Guard, Rules, Traffic
 from determined.server.rules import CHANGES, OPEN, READS
 from determined.server.settings import Settings
 from tests.history import History
@@ -440,3 +444,44 @@ def test_pausing_what_nobody_manages_is_refused(tmp_path: Path) -> None:
         assert (outcome["id"], outcome["is_done"]) == (run.experiment_id, False)
         assert "controller" in outcome["said"]
         page.close()
+
+
+def test_work_in_the_background_waits_for_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 16: it waits while a request has no answer yet, not while a stream goes on, and never for ever."""
+    monkeypatch.setattr(guard, "BUSY_SECONDS", 60.0)
+    traffic, order = Traffic(), list[str]()
+
+    def work() -> None:
+        traffic.wait_for_calm(lambda: False)
+        order.append("work")
+
+    working = threading.Thread(target=work)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        working.start()
+        await anyio.sleep(0.2)
+        order.append("the answer begins")
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await anyio.to_thread.run_sync(working.join, 10.0)
+        order.append("the answer ends")
+
+    async def ask() -> None:
+        request = {
+            "type": "http",
+            "method": "GET",
+            "path": "/",
+            "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+        }
+        await Guard(app, Settings(), Rules([]), traffic=traffic)(request, nothing, nothing)
+
+    async def nothing(*_: Message) -> Message:
+        return {"type": "http.disconnect"}
+
+    anyio.run(ask)
+    working.join()
+    assert order == ["the answer begins", "work", "the answer ends"]
+    traffic.begin("one that never ends")
+    traffic.wait_for_calm(lambda: True)
+    monkeypatch.setattr(guard, "BUSY_SECONDS", 0.01)
+    traffic.wait_for_calm(lambda: False)

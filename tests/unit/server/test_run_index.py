@@ -7,7 +7,7 @@ import functools
 import math
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +336,29 @@ def test_threads_share_an_index(history: History) -> None:
     assert wrong == []
     column = "metrics.validation.loss.last"
     assert {row["cells"][0] for row in index.rows("trials", TableQuestion(columns=[column]))["rows"]} == {1 / 9}
+    index.close()
+    session.close()
+
+
+def test_reading_in_the_background_pauses(history: History) -> None:
+    """Issue 16: while other answers are given, the index is not read in the background; who asks for it has it read."""
+    for number in range(3):
+        history.run(f"run {number}", hparams={"lr": number})
+    session = Session(history.place)
+    paused, on = threading.Event(), threading.Event()
+
+    def pause(is_needed: Callable[[], bool]) -> None:
+        paused.set()
+        while not on.wait(0.001) and not is_needed():
+            pass
+
+    index = RunIndex(session, pause)
+    index.start()
+    assert paused.wait(60)
+    asked = TableQuestion(columns=["hparams.lr"], sort=["-hparams.lr"])
+    found = index.rows("trials", asked)
+    assert ([row["cells"][0] for row in found["rows"]], found["is_rough"]) == ([2, 1, 0], False)
+    on.set()
     index.close()
     session.close()
 

@@ -37,6 +37,8 @@ class RunIndex:
 
     Args:
         session: The store.
+        pause: Called now and then while everything is read in the background; returns when that may go on, at once if
+            what it is given returns True.
 
     Example::
 
@@ -44,8 +46,9 @@ class RunIndex:
         index.rows("experiments", TableQuestion(columns=["run.name", "hparams.lr"], sort=["hparams.lr"]))
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, pause: Callable[[Callable[[], bool]], None] = lambda _: None) -> None:
         self._session = session
+        self._pause = pause
         self._lock = threading.RLock()
         self._runs = Runs()
         self._store: Store | None = None
@@ -112,14 +115,16 @@ class RunIndex:
 
     def load(self) -> None:
         """Read all documents that were not read yet, some at a time, so that others can ask meanwhile."""
-        while not self._load_some(AT_ONCE):
-            pass
+        with self._waiting():
+            while not self._load_some(AT_ONCE):
+                pass
 
     def load_quietly(self) -> None:
         """The same, behind everybody who asks something: two threads that compute make each other slow."""
         while not self._load_some(AT_ONCE // 5):
             while self._askers and not self._is_closed:
                 time.sleep(0.002)
+            self._pause(self._is_needed)
 
     def start(self) -> None:
         """Read everything in a thread, unless that was done or is being done."""
@@ -180,14 +185,23 @@ class RunIndex:
         """Let those go first who cannot wait until everything was read."""
         while self._hasty and not self._is_closed:
             time.sleep(0.002)
+        self._pause(self._is_needed)
+
+    def _is_needed(self) -> bool:
+        """Return whether somebody waits until everything was read, or all is over."""
+        return bool(self._askers) or self._is_closed
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
+        with self._waiting(), self._lock:
+            yield
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
         asker = object()
         self._askers.add(asker)
         try:
-            with self._lock:
-                yield
+            yield
         finally:
             self._askers.discard(asker)
 
