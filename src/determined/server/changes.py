@@ -26,6 +26,7 @@ FILE_SECONDS = 0.2  # a file is asked by a PRAGMA; a server by a query
 SERVER_SECONDS = 0.5
 LOST_SECONDS = 1.0
 JOIN_SECONDS = 3.0
+FIRST_SECONDS = 5.0  # how long a stream waits for the first look; a store that does not answer takes longer
 OTHER_SECONDS = 5.0  # while runs report: an edit that hides behind their rows is seen this late
 
 
@@ -86,6 +87,7 @@ class Watcher:
         self._is_edited = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._has_looked = asyncio.Event()
         self._available: tuple[bool, str] = (True, "")
         self._lately: collections.deque[tuple[float, Change]] = collections.deque(maxlen=64)
 
@@ -118,6 +120,11 @@ class Watcher:
         self._want()
         return listener
 
+    async def first_look(self) -> None:
+        """Wait until the store was looked at once: whatever is stored from then on is told."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._has_looked.wait(), FIRST_SECONDS)
+
     def leave(self, listener: Listener) -> None:
         """Forget a listener."""
         self._listeners.discard(listener)
@@ -125,6 +132,7 @@ class Watcher:
 
     def end_streams(self) -> None:
         """Let all streams end now."""
+        self._has_looked.set()
         for listener in list(self._listeners):
             listener.end()
 
@@ -156,8 +164,12 @@ class Watcher:
 
     def _run(self) -> None:
         looker = _Looker(self._session)
+        assert self._loop is not None
         while True:
             pause = self._look(looker)
+            if not self._has_looked.is_set():
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._has_looked.set)
             with self._lock:
                 self._lock.wait_for(lambda: self._is_stopped, timeout=pause)
                 self._lock.wait_for(lambda: self._is_stopped or self._is_wanted)

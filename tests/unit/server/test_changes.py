@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -168,6 +170,32 @@ def test_a_late_stream_hears_of_the_last_seconds(history: History, clock: Clock)
         watcher.leave(listener)
 
     asyncio.run(listen())
+
+
+def test_what_is_stored_after_the_hello_is_told(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 15: a stream that is opened while a new server has not looked at the store yet begins when it has."""
+    real = _Looker.look
+
+    def slow(looker: _Looker, *, edited: bool) -> Change:
+        time.sleep(0.3 if looker._seen is None else 0)
+        return real(looker, edited=edited)
+
+    monkeypatch.setattr(_Looker, "look", slow)
+
+    async def listen() -> None:
+        watcher = Watcher(Session(history.place))
+        watcher.start()
+        listener = watcher.listen()
+        assert listener is not None
+        stream = events._stream(watcher, listener)
+        assert (await anext(stream)).startswith("event: hello")
+        run = history.run(state="RUNNING")
+        told = [line for line in (await anext(stream)).splitlines() if line.startswith("data: ")]
+        assert json.loads(told[0].removeprefix("data: "))["trials"] == [run.trial_id]
+        await stream.aclose()
+        watcher.stop()
+
+    asyncio.run(asyncio.wait_for(listen(), 10))
 
 
 def test_there_is_room_for_so_many_streams(history: History) -> None:

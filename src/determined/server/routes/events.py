@@ -1,6 +1,7 @@
 """What happens in the store, as it happens: server-sent events.
 
-`hello` begins each stream, `change` says what to ask for again, `store` whether the database can be reached.
+`hello` begins each stream: what is stored from then on is told. `change` says what to ask for again, `store` whether
+the database can be reached.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ async def events(changes: Changes) -> EventStream:
 
 async def _stream(watcher: Watcher, listener: Listener) -> AsyncIterator[str]:
     try:
+        await watcher.first_look()
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
         yield _event("hello", {"version": __version__, "time": now})
         while True:
