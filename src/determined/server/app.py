@@ -16,10 +16,11 @@ from determined.errors import DeterminedError
 from determined.server import failures
 from determined.server.changes import Watcher
 from determined.server.depends import close_index, index_for, made_index
-from determined.server.guard import API, Guard, Rules, Traffic
+from determined.server.guard import API, Guard, Rules
 from determined.server.routes import ROUTERS
 from determined.server.settings import Settings
 from determined.server.static import Page
+from determined.server.traffic import Traffic
 
 END_SECONDS = 0.3
 MOST_THREADS = 12  # requests that read the store at once; its pool has 15 connections

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hmac
 import logging
 import re
-import time
 import urllib.parse
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
@@ -26,13 +25,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from determined.server.failures import answer
 from determined.server.rules import RULE
 from determined.server.settings import Settings
+from determined.server.traffic import Traffic
 
 logger = logging.getLogger("determined.server")
 
 API = "/api/v1"
 MOST_BODY_BYTES = 1 << 20
-CALM_SECONDS = 0.02  # who asks several things asks the next within this time
-BUSY_SECONDS = 0.5  # then work in the background goes on all the same
 SAFE_METHODS = ("GET", "HEAD")
 CONTENT_POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -89,31 +87,6 @@ class TooLarge(HTTPException):
 
     def __init__(self) -> None:
         super().__init__(413, f"The request is larger than {MOST_BODY_BYTES} bytes, which no request of the page is.")
-
-
-class Traffic:
-    """Which requests wait for their answers, for work in the background that is to go on between them."""
-
-    def __init__(self) -> None:
-        self._waiting: set[object] = set()
-        self._last = float("-inf")
-
-    def begin(self, request: object) -> None:
-        """Note a request."""
-        self._waiting.add(request)
-
-    def end(self, request: object) -> None:
-        """Note that its answer has begun, or that there is none."""
-        self._waiting.discard(request)
-        self._last = time.monotonic()
-
-    def wait_for_calm(self, unless: Callable[[], bool]) -> None:
-        """Wait until nobody has waited for `CALM_SECONDS`, but no longer than `BUSY_SECONDS`, and not if `unless`."""
-        deadline = time.monotonic() + BUSY_SECONDS
-        while (now := time.monotonic()) < deadline and (self._waiting or now < self._last + CALM_SECONDS):
-            if unless():
-                return
-            time.sleep(CALM_SECONDS / 10)
 
 
 class Guard:

@@ -10,8 +10,8 @@ from fastapi import FastAPI
 
 from determined.client import Determined
 from determined.server.depends import close_index
-from determined.server.guard import Traffic
 from determined.server.routes import ROUTERS
+from determined.server.traffic import Traffic
 from tests.asking import API, Asker
 from tests.history import History
 

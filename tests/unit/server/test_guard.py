@@ -17,10 +17,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from determined.errors import ConfigError, InvalidValue, NotFound, Refused, StoreUnavailable
 from determined.server import app as server_app
-from determined.server import failures, guard, routes
-from determined.server.guard import Guard, Rules, Traffic
+from determined.server import failures, guard, routes, traffic
+from determined.server.guard import Guard, Rules
 from determined.server.rules import CHANGES, OPEN, READS
 from determined.server.settings import Settings
+from determined.server.traffic import Traffic
 from tests.history import History
 from tests.pages import HOST, TOKEN, PageApp
 
@@ -448,11 +449,11 @@ def test_pausing_what_nobody_manages_is_refused(tmp_path: Path) -> None:
 
 def test_work_in_the_background_waits_for_calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 16: it waits while a request has no answer yet, not while a stream goes on, and never for ever."""
-    monkeypatch.setattr(guard, "BUSY_SECONDS", 60.0)
-    traffic, order = Traffic(), list[str]()
+    monkeypatch.setattr(traffic, "BUSY_SECONDS", 60.0)
+    waiting, order = Traffic(), list[str]()
 
     def work() -> None:
-        traffic.wait_for_calm(lambda: False)
+        waiting.wait_for_calm(lambda: False)
         order.append("work")
 
     working = threading.Thread(target=work)
@@ -473,7 +474,7 @@ def test_work_in_the_background_waits_for_calm(monkeypatch: pytest.MonkeyPatch) 
             "query_string": b"",
             "headers": [(b"host", b"localhost")],
         }
-        await Guard(app, Settings(), Rules([]), traffic=traffic)(request, nothing, nothing)
+        await Guard(app, Settings(), Rules([]), traffic=waiting)(request, nothing, nothing)
 
     async def nothing(*_: Message) -> Message:
         return {"type": "http.disconnect"}
@@ -481,7 +482,7 @@ def test_work_in_the_background_waits_for_calm(monkeypatch: pytest.MonkeyPatch) 
     anyio.run(ask)
     working.join()
     assert order == ["the answer begins", "work", "the answer ends"]
-    traffic.begin("one that never ends")
-    traffic.wait_for_calm(lambda: True)
-    monkeypatch.setattr(guard, "BUSY_SECONDS", 0.01)
-    traffic.wait_for_calm(lambda: False)
+    waiting.begin("one that never ends")
+    waiting.wait_for_calm(lambda: True)
+    monkeypatch.setattr(traffic, "BUSY_SECONDS", 0.01)
+    waiting.wait_for_calm(lambda: False)

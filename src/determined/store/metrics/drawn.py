@@ -17,7 +17,7 @@ from determined.store.metrics.buckets import of_cells, of_points
 from determined.store.metrics.curves import EXACT, cells_between, level_of, points_between
 from determined.store.metrics.places import EPOCHS, RAW_TIME, Places, body_of, epochs_of, since
 from determined.store.metrics.rollups import Envelope, Rollup, real, width
-from determined.store.metrics.series import mentions
+from determined.store.metrics.series import mentions, visible
 from determined.store.schema import metric_cells, metric_series, metrics, trials
 
 MOST_ODD = 100
@@ -131,10 +131,7 @@ def _odd(conn: sa.Connection, series: sa.Row[Any], found: Envelope) -> list[tupl
         tail = [(cell.first_steps, cell.last_steps) for cell in Rollup.load(series.rollup).tail(0) if cell.odd]
         for begin, end in [*cells, *(each for each in tail if low <= each[0] <= high)]:
             query = sa.select(metrics.c.steps, metrics.c.body).where(
-                metrics.c.trial_id == series.trial_id,
-                metrics.c.metric_group == series.metric_group,
-                metrics.c.archived == sa.false(),
-                metrics.c.steps.between(begin, end),
+                *visible(series.trial_id, series.metric_group), metrics.c.steps.between(begin, end)
             )
             for steps, body in conn.execute(query.order_by(metrics.c.steps)):
                 value = real(values.load(body).get(series.name))

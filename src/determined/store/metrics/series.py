@@ -163,7 +163,7 @@ class TrialSeries:
     def _find_last(self, series: Series, before: int) -> None:
         """Set the last value that a curve has before a step, or among its samples; drop all values if there is none."""
         query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches).where(
-            *_visible(self._trial_id, series.group), mentions(self._conn, series.name)
+            *visible(self._trial_id, series.group), mentions(self._conn, series.name)
         )
         earlier = query.where(metrics.c.steps < before).order_by(metrics.c.steps.desc())
         samples = query.where(metrics.c.steps.is_(None)).order_by(metrics.c.id.desc())
@@ -231,13 +231,14 @@ def mentions(conn: sa.Connection, name: str) -> sa.ColumnElement[bool]:
     return find(metrics.c.body, json.dumps(name)) > 0
 
 
-def _visible(trial_id: int, group: str) -> tuple[sa.ColumnElement[bool], ...]:
+def visible(trial_id: int, group: str) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the condition that a row is a report of this group that counts."""
     return metrics.c.trial_id == trial_id, metrics.c.metric_group == group, metrics.c.archived == sa.false()
 
 
 def pages(conn: sa.Connection, trial_id: int, group: str, after: int | None = None) -> Iterator[list[Fresh]]:
     """Yield pages of visible rows of a group after a step, in order; without a step all, samples first."""
-    query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches).where(*_visible(trial_id, group))
+    query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches).where(*visible(trial_id, group))
     if after is None:
         yield from _pages(conn, query.where(metrics.c.steps.is_(None)).order_by(metrics.c.id))
         after = -1
