@@ -102,19 +102,19 @@ def test_one_trial_trains_as_the_file_says(desk: Desk) -> None:
 
 @pytest.mark.slow
 def test_random_trains_every_sample_to_its_end(desk: Desk) -> None:
-    """P-34: two samples, side by side."""
-    trials = completed(desk, desk.creates("random", "--config", "searcher.max_trials=2"))
-    assert [trial.total_batches for trial in trials] == [BATCHES] * 2
-    assert len({trial.hparams["lr"] for trial in trials}) == 2
+    """P-34: three samples, two at a time."""
+    trials = completed(desk, desk.creates("random", "--config", "searcher.max_trials=3"))
+    assert [trial.total_batches for trial in trials] == [BATCHES] * 3
+    assert len({trial.hparams["lr"] for trial in trials}) == 3
 
 
 @pytest.mark.slow
 def test_grid_trains_every_point_the_last_first(desk: Desk) -> None:
     """P-36: every combination, from the last one back."""
-    changes = ("--config", "hyperparameters.lr.count=2", "--config", "hyperparameters.channels=4")
-    trials = completed(desk, desk.creates("grid", *changes))
-    assert [round(trial.hparams["lr"], 6) for trial in trials] == [0.1, 0.001]
-    assert [trial.total_batches for trial in trials] == [BATCHES] * 2
+    trials = completed(desk, desk.creates("grid", "--config", "hyperparameters.lr.count=2"))
+    points = [(trial.hparams["channels"], round(trial.hparams["lr"], 6)) for trial in trials]
+    assert points == [(size, lr) for size in (32, 4) for lr in (0.1, 0.001)]
+    assert [trial.total_batches for trial in trials] == [BATCHES] * 4
 
 
 @pytest.mark.slow

@@ -340,6 +340,7 @@ def test_threads_share_an_index(history: History) -> None:
     session.close()
 
 
+@pytest.mark.timeout(60)
 def test_reading_in_the_background_pauses(history: History) -> None:
     """Issue 16: while other answers are given, the index is not read in the background; who asks for it has it read."""
     for number in range(3):
