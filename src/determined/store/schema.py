@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from determined._redact import by_shape
 from determined.store import values
 
-VERSION = "0003"
+VERSION = "0004"
 """The revision that this code reads and writes; a store of a later one is refused."""
 
 
@@ -296,7 +296,7 @@ metric_series = sa.Table(  # one metric of a trial: its curve, and what its summ
     sa.Column("last", sa.Text, nullable=False),  # JSON: the value at the greatest step
     sa.Column("last_steps", sa.BigInteger),  # null: only samples that belong to no step
     _count("points"),
-    sa.Column("rollup", sa.Text, nullable=False),  # JSON: the total, and the cells that are not full yet (cells.py)
+    sa.Column("rollup", sa.Text, nullable=False),  # JSON: the total, and the cells that are not full yet (rollups.py)
     sa.UniqueConstraint("trial_id", "metric_group", "name"),
 )
 
@@ -315,6 +315,8 @@ metric_cells = sa.Table(  # full roll-ups: `cell` n of level k sums up the point
     sa.Column("sum", Real),
     sa.Column("weight", sa.BigInteger),  # batches behind the finite values; null: a cell of before, each counts once
     sa.Column("weighted", Real),  # the sum of value times batches
+    sa.Column("time", Real),  # of the last point, in seconds since 1970; null: a cell of before
+    sa.Column("epochs", Real),  # at the last point, if they are counted
     sa.PrimaryKeyConstraint("series_id", "level", "first_steps"),
     sqlite_with_rowid=False,
 )

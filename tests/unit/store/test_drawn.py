@@ -6,11 +6,13 @@ import datetime
 import math
 
 import pytest
+import sqlalchemy as sa
 
+from determined.store import schema, values
 from determined.store.attempts import Attempt
 from determined.store.database.connection import Store
 from determined.store.messages import MetricReport
-from determined.store.metrics import curves, drawn, metric_reports, places, sampled, steps
+from determined.store.metrics import curves, drawn, metric_reports, sampled, steps
 from determined.store.metrics.drawn import Range
 from tests.unit.store.rooms import START, add_run, save
 
@@ -109,21 +111,58 @@ class TestDraw:
         assert found.seconds == [float(end) for end in found.envelope.ends]
 
 
-def test_what_lies_between_is_at_an_even_pace(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only every eighth report is read where reports come evenly."""
-    attempt = fill(store, dict.fromkeys(range(1, 401), 1.0))
-    read: list[int] = []
+class TestPlaces:
+    """Epochs and seconds where the buckets of a long curve end."""
 
-    def note(self: places.Places, wanted: list[int]) -> dict[int, tuple[float, float | None]]:
-        read.extend(wanted)
-        return original(self, wanted)
+    def test_no_report_is_read(self, store: Store) -> None:
+        """Roll-ups say them: a thousand reports that lie all over a file take longest of all that a picture needs."""
+        attempt = fill(store, dict.fromkeys(range(1, 401), 1.0))
+        asked: list[str] = []
+        with store.read() as conn:
+            sa.event.listen(conn, "before_cursor_execute", lambda *event: asked.append(event[2]))
+            (found,) = drawn.draw(conn, [attempt.trial_id], [("training", "loss")], Range(buckets=20))
+        assert asked
+        assert not any("FROM metrics" in statement for statement in asked)
+        assert found.seconds == [float(end) for end in found.envelope.ends]
+        assert found.epochs == [end / 10 for end in found.envelope.ends]
 
-    original = places.Places._read
-    monkeypatch.setattr(places.Places, "_read", note)
-    with store.read() as conn:
-        (found,) = drawn.draw(conn, [attempt.trial_id], [("training", "loss")], Range(buckets=20))
-    assert len(read) <= len(found.envelope) / 8 + 2
-    assert found.seconds == pytest.approx([float(end) for end in found.envelope.ends])
+    def test_curves_of_older_stores_have_them(self, store: Store) -> None:
+        """Roll-ups of before say nothing of time, in full cells nor in those that are not: their reports are read."""
+        attempt = fill(store, dict.fromkeys(range(1, 401), 1.0), pause=201)
+        with store.write() as conn:
+            conn.execute(schema.metric_cells.update().values(time=None, epochs=None))
+            ident, text = conn.execute(sa.select(schema.metric_series.c.id, schema.metric_series.c.rollup)).first()  # type: ignore[misc]
+            points, *cells = values.load(text)
+            old = values.dump([points, *(cell and cell[:-2] for cell in cells)])
+            conn.execute(schema.metric_series.update().where(schema.metric_series.c.id == ident).values(rollup=old))
+        self.check(store, attempt, last=400)
+        with store.write() as conn:  # such a run goes on, and its open cells are filled
+            more = [
+                MetricReport("training", {"loss": 1.0, "epochs": step / 10}, step, time=seconds(step + 3600))
+                for step in range(401, 501)
+            ]
+            metric_reports.append(conn, attempt, more)
+        self.check(store, attempt, last=500)
+
+    def check(self, store: Store, attempt: Attempt, last: int) -> None:
+        with store.read() as conn:
+            (found,) = drawn.draw(conn, [attempt.trial_id], [("training", "loss")], Range(buckets=20))
+        assert found.envelope.ends[-1] == last
+        assert found.seconds == [float(end + (3600 if end > 201 else 0)) for end in found.envelope.ends]
+        assert found.epochs == [end / 10 for end in found.envelope.ends]
+
+    def test_epochs_may_be_reported_later(self, store: Store) -> None:
+        """A step whose epochs come in a report of their own has them, too."""
+        with store.write() as conn:
+            attempt = add_run(conn)
+            steps = range(1, 401)
+            for name, share in (("loss", 1.0), ("epochs", 0.1)):
+                reports = [MetricReport("training", {name: share * step}, step, time=seconds(step)) for step in steps]
+                metric_reports.append(conn, attempt, reports)
+        with store.read() as conn:
+            (found,) = drawn.draw(conn, [attempt.trial_id], [("training", "loss")], Range(buckets=20))
+        assert found.epochs == pytest.approx([end / 10 for end in found.envelope.ends])
+        assert found.seconds == [float(end) for end in found.envelope.ends]
 
 
 class TestSamples:

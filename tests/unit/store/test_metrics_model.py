@@ -176,10 +176,17 @@ def check_curves(conn: sa.Connection, model: Model) -> None:
             numbers = [(steps, value) for steps, value in points if value is not None]
             exact = curves.points(conn, trial_id, group, name)
             assert equal(list(zip(exact.steps, exact.value, strict=True)), numbers)
-            check_cells(conn, trial_id, group, name, numbers)
+            check_cells(conn, trial_id, group, name, numbers, [(time.timestamp(), None) for time in exact.time])
 
 
-def check_cells(conn: sa.Connection, trial_id: int, group: str, name: str, numbers: list[tuple[int, float]]) -> None:
+def check_cells(
+    conn: sa.Connection,
+    trial_id: int,
+    group: str,
+    name: str,
+    numbers: list[tuple[int, float]],
+    when: list[rollups.When],
+) -> None:
     """The roll-ups are those of the points, as if they had come in order and at once."""
     series = conn.execute(
         sa.select(metric_series).where(
@@ -190,7 +197,7 @@ def check_cells(conn: sa.Connection, trial_id: int, group: str, name: str, numbe
         assert numbers == []
         return
     wanted = rollups.Rollup()
-    full = wanted.extend([(steps, value, 1) for steps, value in numbers])
+    full = wanted.extend([(steps, value, 1) for steps, value in numbers], when)
     stored = conn.execute(sa.select(metric_cells).where(metric_cells.c.series_id == series.id)).all()
     assert sorted((row.level, row.cell) for row in stored) == sorted((level, place) for level, place, _ in full)
     kept = {(row.level, row.cell): rollups.Cell(*row[3:]) for row in stored}

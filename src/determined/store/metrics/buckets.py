@@ -21,15 +21,20 @@ def of_points(points: Sequence[Reported], buckets: int) -> Envelope:
     if len(points) <= buckets:
         return _singles(points)
     weighed = [(steps, value, window or 1) for steps, value, window in points]
-    return _columns([Cell.of(weighed[start:end]) for start, end in _parts(len(weighed), buckets)])
+    return columns([Cell.of(weighed[start:end]) for start, end in _parts(len(weighed), buckets)])
 
 
 def of_cells(cells: Sequence[Cell], buckets: int) -> Envelope:
     """Return neighbouring cells in so many buckets or fewer, about equally many in each."""
-    if len(cells) <= buckets:
-        return _columns(cells)
-    joined = (join(cells[start:end]) for start, end in _parts(len(cells), buckets))
-    return _columns([cell for cell in joined if cell is not None])
+    return columns(fewer(cells, buckets))
+
+
+def fewer(cells: Sequence[Cell], most: int) -> Sequence[Cell]:
+    """Return so many cells or fewer: neighbours are joined, about equally many into each."""
+    if len(cells) <= most:
+        return cells
+    joined = (join(cells[start:end]) for start, end in _parts(len(cells), most))
+    return [cell for cell in joined if cell is not None]
 
 
 def _parts(length: int, parts: int) -> Iterator[tuple[int, int]]:
@@ -74,7 +79,8 @@ def _singles(points: Sequence[Reported]) -> Envelope:
     return Envelope(steps, list(steps), [1 - each for each in odd], found, list(found), list(found), odd)
 
 
-def _columns(cells: Sequence[Cell]) -> Envelope:
+def columns(cells: Sequence[Cell]) -> Envelope:
+    """Return cells, each as a bucket."""
     return Envelope(
         steps=[cell.first_steps for cell in cells],
         ends=[cell.last_steps for cell in cells],

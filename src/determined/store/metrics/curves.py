@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from determined.store import values
 from determined.store.metrics.buckets import of_cells, of_points
-from determined.store.metrics.rollups import Cell, Envelope, Points, Rollup, real, width
+from determined.store.metrics.rollups import Cell, Envelope, Points, Rollup, epochs_of, real, width
 from determined.store.metrics.series import CELL_COLUMNS, PAGE, mentions
 from determined.store.schema import metric_cells, metric_series, metrics, trials
 
@@ -199,7 +199,7 @@ def _rows(
 
 def _extend(curve: LearningCurve, row: sa.Row[Any], body: dict[str, Any], value: float) -> None:
     curve.steps.append(row.steps)
-    curve.epochs.append(real(body.get("epochs", body.get("epoch"))))
+    curve.epochs.append(epochs_of(body))
     curve.time.append(row.report_time)
     curve.value.append(value)
 

@@ -13,10 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from determined.store import values
-from determined.store.metrics.buckets import of_cells, of_points
+from determined.store.metrics.buckets import columns, fewer, of_points
 from determined.store.metrics.curves import EXACT, cells_between, level_of, points_between
-from determined.store.metrics.places import EPOCHS, RAW_TIME, Places, body_of, epochs_of, since
-from determined.store.metrics.rollups import Envelope, Rollup, real, width
+from determined.store.metrics.places import RAW_TIME, body_of, places, since
+from determined.store.metrics.rollups import EPOCHS, Envelope, Rollup, epochs_of, real, width
 from determined.store.metrics.series import mentions, visible
 from determined.store.schema import metric_cells, metric_series, metrics, trials
 
@@ -109,13 +109,14 @@ def _ends(series: sa.Row[Any], asked: Range) -> tuple[int, int]:
     return asked.first or 0, series.last_steps if asked.last is None else min(asked.last, series.last_steps)
 
 
-# Long curves: roll-ups, and the reports at the ends of the buckets.
+# Long curves: roll-ups.
 
 
 def _long(conn: sa.Connection, series: sa.Row[Any], asked: Range, there: int) -> Drawn:
     low, high = _ends(series, asked)
-    found = of_cells(cells_between(conn, series, level_of(there, asked.buckets), low, high), asked.buckets)
-    seconds, epochs = Places(conn, series).at(found.ends)
+    cells = fewer(cells_between(conn, series, level_of(there, asked.buckets), low, high), asked.buckets)
+    found = columns(cells)
+    seconds, epochs = places(conn, series, cells)
     odd = _odd(conn, series, found) if any(found.odd) else []
     points = sum(found.count) + sum(found.odd)
     place = (series.trial_id, series.metric_group, series.name)

@@ -19,7 +19,7 @@ from determined.store import values
 from determined.store.messages import MetricReport
 from determined.store.metrics import batches, report_rows, validations
 from determined.store.metrics.report_rows import Rules
-from determined.store.metrics.rollups import summary_key
+from determined.store.metrics.rollups import UNKNOWN, summary_key
 from determined.store.metrics.series import PAGE, Fresh, TrialSeries, pages
 from determined.store.metrics.validations import Goal
 from determined.store.metrics.validations import best_validation as best_validation
@@ -128,7 +128,7 @@ def move_samples(conn: sa.Connection, from_trial_id: int, to: Attempt) -> None:
     samples = sa.and_(metrics.c.trial_id == from_trial_id, metrics.c.steps.is_(None))
     fresh: dict[str, list[Fresh]] = {}
     for row in conn.execute(sa.select(metrics.c.metric_group, metrics.c.body).where(samples).order_by(metrics.c.id)):
-        fresh.setdefault(row.metric_group, []).append((None, values.load(row.body), None))
+        fresh.setdefault(row.metric_group, []).append((None, values.load(row.body), None, UNKNOWN))
     conn.execute(metrics.update().where(samples).values(trial_id=to.trial_id, attempt=to.attempt))
     series = TrialSeries(conn, to.trial_id, fresh.keys())
     for group, bodies in fresh.items():
@@ -178,7 +178,7 @@ def _summary(known: dict[str, Any], changes: dict[tuple[str, str], dict[str, Any
 
 def _total_batches(conn: sa.Connection, trial: sa.Row[Any], fresh: dict[str, list[Fresh]], *, again: bool) -> int:
     if not again:
-        steps = (steps for bodies in fresh.values() for steps, _, _ in bodies if steps is not None)
+        steps = (steps for bodies in fresh.values() for steps, *_ in bodies if steps is not None)
         return max([int(trial.total_batches), *steps])
     visible = (metrics.c.trial_id == trial.id, metrics.c.archived == sa.false())
     return int(conn.scalar(sa.select(sa.func.max(metrics.c.steps)).where(*visible)) or 0)

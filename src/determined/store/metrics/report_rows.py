@@ -19,7 +19,7 @@ from determined._types import Json
 from determined.store import values
 from determined.store.messages import MetricReport, check_group, check_steps
 from determined.store.metrics import batches
-from determined.store.metrics.rollups import type_of
+from determined.store.metrics.rollups import EPOCHS, UNKNOWN, epochs_of, type_of
 from determined.store.metrics.series import Fresh
 from determined.store.rows import chunks
 from determined.store.schema import metric_series, metrics
@@ -27,7 +27,6 @@ from determined.store.schema import metric_series, metrics
 logger = logging.getLogger("determined.store")
 
 LONGEST_NAME = 500
-_NUMERIC = ("epoch", "epochs")
 
 
 class Rules:
@@ -69,7 +68,7 @@ class Rules:
         metrics = redacted(metrics)
         if any(isinstance(value, bytes) for value in metrics.values()):
             metrics = _without_bytes(metrics)
-        for name in _NUMERIC:
+        for name in EPOCHS:
             if name in metrics and type_of(metrics[name]) != "number":
                 raise _refusal(report, name, metrics[name], "it must be a number")
         if report.group != "validation":
@@ -245,9 +244,10 @@ def fresh(rows: dict[Place, ReportRow], samples: Iterable[Checked]) -> dict[str,
     """Return what is new, by group, in order of steps."""
     fresh: dict[str, list[Fresh]] = {}
     for (group, steps), row in sorted(rows.items(), key=lambda item: item[0]):
-        fresh.setdefault(group, []).append((steps, row.fresh, row.window))
+        when = (row.time.timestamp(), epochs_of(row.body))
+        fresh.setdefault(group, []).append((steps, row.fresh, row.window, when))
     for report, body in samples:
-        fresh.setdefault(report.group, []).append((None, body, None))
+        fresh.setdefault(report.group, []).append((None, body, None, UNKNOWN))
     return fresh
 
 

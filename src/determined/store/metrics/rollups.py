@@ -11,7 +11,7 @@ import dataclasses
 import datetime
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from determined._types import Json
@@ -23,7 +23,12 @@ WIDTH = 16
 FAN = 4
 """Cells of one level in a cell of the next."""
 
+EPOCHS = ("epochs", "epoch")
+"""What the count of epochs is called in a report, the first that is there."""
+
 Point = tuple[int, float, int]  # steps, value, and how many batches it is an average of (1: not said)
+When = tuple["float | None", "float | None"]  # seconds since 1970, and epochs, if they were counted
+UNKNOWN: When = (None, None)
 
 
 def width(level: int) -> int:
@@ -36,6 +41,7 @@ class Cell:
     """The sum of some neighbouring points. `min`, `max` and `sum` are of the finite values, None without one.
 
     The mean weighs each value by the batches behind it; a cell that was stored without weights counts each once.
+    Time and epochs are those of the last point, so that a picture over time needs no reports.
 
     Example::
 
@@ -53,16 +59,19 @@ class Cell:
     sum: float | None = None
     weight: int | None = None  # batches behind the finite values
     weighted: float | None = None  # the sum of value times batches
+    time: float | None = None  # seconds since 1970; None: a cell of before
+    epochs: float | None = None  # None also where they are not counted
 
     @classmethod
-    def of(cls, points: Sequence[Point]) -> Cell:
-        """Return the cell of these points, which are in order of steps."""
+    def of(cls, points: Sequence[Point], when: When = UNKNOWN) -> Cell:
+        """Return the cell of these points, which are in order of steps; `when` is of the last one."""
         finite = [(value, batches) for _, value, batches in points if math.isfinite(value)]
         cell = cls(points[0][0], points[-1][0], len(finite), len(points) - len(finite))
         if finite:
             values = [value for value, _ in finite]
             cell.min, cell.max, cell.sum = min(values), max(values), sum(values)
             cell.weight, cell.weighted = sum(b for _, b in finite), sum(value * b for value, b in finite)
+        cell.time, cell.epochs = when
         return cell
 
     @property
@@ -82,13 +91,14 @@ class Cell:
 
     def joined(self, later: Cell) -> Cell:
         """Return one cell for both; `later` follows this one."""
-        ends, odd = (self.first_steps, later.last_steps), self.odd + later.odd
+        ends, odd, when = (self.first_steps, later.last_steps), self.odd + later.odd, (later.time, later.epochs)
         if not (self.count and later.count):
             one = self if self.count else later
             if not one.count:
-                return Cell(*ends, 0, odd)
+                return Cell(*ends, 0, odd, time=later.time, epochs=later.epochs)
             weighted, weight = one._weights()
-            return Cell(*ends, one.count, odd, one.min, one.max, _sum(one.sum, 0.0), weight, _sum(weighted, 0.0))
+            total, weighted = _sum(one.sum, 0.0), _sum(weighted, 0.0)
+            return Cell(*ends, one.count, odd, one.min, one.max, total, weight, weighted, *when)
         assert self.min is not None
         assert self.max is not None
         assert later.min is not None
@@ -103,6 +113,7 @@ class Cell:
             _sum(self.sum, later.sum),
             weight + further,
             _sum(weighted, more),
+            *when,
         )
 
 
@@ -144,13 +155,13 @@ class Rollup:
     open: list[Cell | None] = dataclasses.field(default_factory=list)
     samples: Cell | None = None
 
-    def extend(self, points: Sequence[Point]) -> list[FullCell]:
-        """Add points, which follow all earlier ones; return the cells that this fills."""
+    def extend(self, points: Sequence[Point], when: Sequence[When] = ()) -> list[FullCell]:
+        """Add points, which follow all earlier ones, and when each was reported; return the cells that this fills."""
         full: list[FullCell] = []
         start = 0
         while start < len(points):
-            end = start + WIDTH - self.points % WIDTH
-            self._carry(Cell.of(points[start:end]), full)
+            end = min(start + WIDTH - self.points % WIDTH, len(points))
+            self._carry(Cell.of(points[start:end], when[end - 1] if when else UNKNOWN), full)
             start = end
         return full
 
@@ -202,7 +213,7 @@ def _plain(cell: Cell | None) -> list[float | None] | None:
     if cell is None:
         return None
     extremes = [cell.first_steps, cell.last_steps, cell.count, cell.odd, cell.min, cell.max, cell.sum]
-    return [*extremes, cell.weight, cell.weighted]
+    return [*extremes, cell.weight, cell.weighted, cell.time, cell.epochs]
 
 
 def real(value: Json) -> float | None:
@@ -212,6 +223,11 @@ def real(value: Json) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return values.as_float(value)
+
+
+def epochs_of(body: Mapping[str, Any]) -> float | None:
+    """Return the epochs that a report counts, if it does."""
+    return real(body.get(EPOCHS[0], body.get(EPOCHS[1])))
 
 
 MIXED = "mixed"

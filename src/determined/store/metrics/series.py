@@ -21,7 +21,9 @@ from determined.store.metrics.rollups import (
     Cell,
     FullCell,
     Rollup,
+    When,
     common_type,
+    epochs_of,
     join,
     real,
     summary_entry,
@@ -31,9 +33,10 @@ from determined.store.metrics.rollups import (
 from determined.store.schema import metric_cells, metric_series, metrics
 
 PAGE = 2000
-CELL_COLUMNS = ("first_steps", "last_steps", "count", "odd", "min", "max", "sum", "weight", "weighted")
+CELL_COLUMNS = tuple(field.name for field in dataclasses.fields(Cell))
 
-Fresh = tuple["int | None", "dict[str, Json]", "int | None"]  # steps, the values that are new there, their window
+# Steps, the values that are new there, their window, and when they were reported.
+Fresh = tuple["int | None", "dict[str, Json]", "int | None", When]
 
 
 @dataclasses.dataclass
@@ -49,14 +52,16 @@ class Series:
     rollup: Rollup = dataclasses.field(default_factory=Rollup)
     full: list[FullCell] = dataclasses.field(default_factory=list)  # not written yet
 
-    def take(self, points: Sequence[tuple[int, Json, int | None]]) -> None:
+    def take(self, points: Sequence[tuple[int, Json, int | None, When]]) -> None:
         """Append values, which are in order of steps and follow all earlier ones."""
-        self._note_types([value for _, value, _ in points])
-        self.last_steps, self.last, _ = points[-1]
-        numbers = [
-            (steps, number, window or 1) for steps, value, window in points if (number := real(value)) is not None
-        ]
-        self.full += self.rollup.extend(numbers)
+        self._note_types([value for _, value, _, _ in points])
+        self.last_steps, self.last, _, _ = points[-1]
+        numbers, when = [], []
+        for steps, value, window, moment in points:
+            if (number := real(value)) is not None:
+                numbers.append((steps, number, window or 1))
+                when.append(moment)
+        self.full += self.rollup.extend(numbers, when)
 
     def sample(self, samples: Sequence[Json]) -> None:
         """Count values that belong to no step."""
@@ -112,7 +117,7 @@ class TrialSeries:
             else:
                 series.take(points)
         for name, samples in _by_name(row for row in fresh if row[0] is None).items():
-            self._get(group, name).sample([value for _, value, _ in samples])
+            self._get(group, name).sample([value for _, value, _, _ in samples])
         if again:
             self._make_again(group, {name: (self._get(group, name), start) for name, start in again.items()})
 
@@ -140,7 +145,7 @@ class TrialSeries:
         for page in pages(self._conn, self._trial_id, group, min(right) if len(right) == len(kept) else None):
             for name, points in _by_name(_only_after(page, kept)).items():
                 series = again[name][0]
-                if samples := [value for steps, value, _ in points if steps is None]:
+                if samples := [value for steps, value, _, _ in points if steps is None]:
                     series.sample(samples)
                 if stepped := [point for point in points if point[0] is not None]:
                     series.take(stepped)
@@ -162,14 +167,12 @@ class TrialSeries:
 
     def _find_last(self, series: Series, before: int) -> None:
         """Set the last value that a curve has before a step, or among its samples; drop all values if there is none."""
-        query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches).where(
-            *visible(self._trial_id, series.group), mentions(self._conn, series.name)
-        )
+        query = sa.select(*_REPORT).where(*visible(self._trial_id, series.group), mentions(self._conn, series.name))
         earlier = query.where(metrics.c.steps < before).order_by(metrics.c.steps.desc())
         samples = query.where(metrics.c.steps.is_(None)).order_by(metrics.c.id.desc())
         for rows in (earlier, samples):
             for page in _pages(self._conn, rows):
-                for steps, body, _ in page:
+                for steps, body, _, _ in page:
                     if series.name in body:
                         series.last_steps, series.last = steps, body[series.name]
                         return
@@ -238,34 +241,42 @@ def visible(trial_id: int, group: str) -> tuple[sa.ColumnElement[bool], ...]:
 
 def pages(conn: sa.Connection, trial_id: int, group: str, after: int | None = None) -> Iterator[list[Fresh]]:
     """Yield pages of visible rows of a group after a step, in order; without a step all, samples first."""
-    query = sa.select(metrics.c.steps, metrics.c.body, metrics.c.window_batches).where(*visible(trial_id, group))
+    query = sa.select(*_REPORT).where(*visible(trial_id, group))
     if after is None:
         yield from _pages(conn, query.where(metrics.c.steps.is_(None)).order_by(metrics.c.id))
         after = -1
     yield from _pages(conn, query.where(metrics.c.steps > after).order_by(metrics.c.steps))
 
 
+_REPORT = tuple(metrics.c[name] for name in ("steps", "body", "window_batches", "report_time"))
+
+
 def _pages(conn: sa.Connection, query: sa.Select[Any]) -> Iterator[list[Fresh]]:
     with conn.execute(query.execution_options(yield_per=PAGE)) as result:
         for page in result.partitions():
-            yield [(row.steps, values.load(row.body), row.window_batches) for row in page]
+            yield [_fresh(row) for row in page]
 
 
-def _by_name(rows: Iterable[Fresh]) -> dict[str, list[tuple[Any, Json, int | None]]]:
-    """Return steps, values and windows by metric."""
-    found: dict[str, list[tuple[Any, Json, int | None]]] = collections.defaultdict(list)
-    for steps, body, window in rows:
+def _fresh(row: sa.Row[Any]) -> Fresh:
+    body = values.load(row.body)
+    return row.steps, body, row.window_batches, (row.report_time.timestamp(), epochs_of(body))
+
+
+def _by_name(rows: Iterable[Fresh]) -> dict[str, list[tuple[Any, Json, int | None, When]]]:
+    """Return steps, values, windows and times by metric."""
+    found: dict[str, list[tuple[Any, Json, int | None, When]]] = collections.defaultdict(list)
+    for steps, body, window, when in rows:
         for name, value in body.items():
-            found[name].append((steps, value, window))
+            found[name].append((steps, value, window, when))
     return found
 
 
 def _only_after(page: Iterable[Fresh], kept: dict[str, int | None]) -> Iterator[Fresh]:
     """Yield of each metric only what follows the step in `kept`; samples where that is None."""
-    for steps, body, window in page:
+    for steps, body, window, when in page:
         after = -1 if steps is None else steps
         later = {n: v for n, v in body.items() if n in kept and ((right := kept[n]) is None or after > right)}
-        yield steps, later, window
+        yield steps, later, window, when
 
 
 def _columns(series: Series) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from determined._types import Json
 from determined.store import values
 from determined.store.metrics.rollups import real
 from determined.store.metrics.series import Fresh, pages
@@ -113,15 +114,19 @@ def _best_trial(conn: sa.Connection, experiment_id: int, goal: Goal) -> int | No
 
 
 def _values(metric: str, rows: Iterable[Fresh]) -> list[tuple[int, float]]:
-    found = ((steps, real(body.get(metric))) for steps, body, _ in rows)
-    return [(steps, value) for steps, value in found if steps is not None and value is not None]
+    return _numbers((steps, body.get(metric)) for steps, body, *_ in rows)
 
 
 def _known(conn: sa.Connection, trial: sa.Row[Any], metric: str) -> list[tuple[int, float]]:
     """Return the best and the latest validation so far."""
     ids = [row_id for row_id in (trial.best_validation_id, trial.latest_validation_id) if row_id is not None]
     rows = conn.execute(sa.select(metrics.c.steps, metrics.c.body).where(metrics.c.id.in_(ids)))
-    return _values(metric, [(row.steps, values.load(row.body), None) for row in rows])
+    return _numbers((row.steps, values.load(row.body).get(metric)) for row in rows)
+
+
+def _numbers(found: Iterable[tuple[int | None, Json]]) -> list[tuple[int, float]]:
+    numbers = ((steps, real(value)) for steps, value in found)
+    return [(steps, value) for steps, value in numbers if steps is not None and value is not None]
 
 
 def _row_id(conn: sa.Connection, trial_id: int, validation: tuple[int, float] | None) -> int | None:

@@ -138,7 +138,7 @@ def _check_curves(conn: sa.Connection) -> Iterator[str]:
     for trial_id, group in conn.execute(groups.order_by(metrics.c.trial_id, metrics.c.metric_group)).all():
         counted: dict[str, int] = {}
         for page in pages(conn, trial_id, group):
-            for steps, body, _ in page:
+            for steps, body, *_ in page:
                 for name, value in body.items():
                     counted[name] = counted.get(name, 0) + (steps is not None and real(value) is not None)
         of_group = (metric_series.c.trial_id == trial_id, metric_series.c.metric_group == group)
