@@ -364,6 +364,43 @@ def test_reading_in_the_background_pauses(history: History) -> None:
     session.close()
 
 
+def test_trials_of_one_experiment_wait_for_no_others(history: History) -> None:
+    """Issue 16: its trials are sorted by a hyperparameter before the documents of ten thousand other runs are read."""
+    runs = [history.run(f"run {number}", hparams={"lr": number}) for number in range(3)]
+    with opened(history) as index:
+        mine = ask_lr(index, runs[1].experiment_id)
+        assert ([row["cells"][0] for row in mine["rows"]], mine["is_rough"]) == ([1], False)
+        assert mine["ranges"] == {"hparams.lr": {"low": 1, "high": 1}}
+        assert index.rows("trials", TableQuestion(columns=["hparams.lr"]))["is_rough"]  # the others were not read
+
+
+def test_a_common_key_is_found_behind_many_rare_ones(history: History) -> None:
+    """While it is not known which keys are the commonest, an experiment whose key has no column yet waits for all."""
+    runs = [history.run(f"run {number}", hparams={"lr": number}) for number in range(3)]
+    history.run("odd", hparams={f"key{number}": number for number in range(2 * 2000 + 10)})
+    with opened(history) as index:
+        for _ in range(2):  # at first the newest rows are read apart; then those of the odd run, into the index
+            index.rows("trials", TableQuestion(columns=["hparams.key1"], limit=1))
+            index.trial_states([])
+        assert [row["cells"][0] for row in ask_lr(index, runs[1].experiment_id)["rows"]] == [1]
+
+
+@contextlib.contextmanager
+def opened(history: History) -> Iterator[RunIndex]:
+    """An index that has read nothing, and reads nothing by itself."""
+    session = Session(history.place)
+    index = RunIndex(session)
+    index.start = lambda: None  # type: ignore[method-assign]
+    yield index
+    index.close()
+    session.close()
+
+
+def ask_lr(index: RunIndex, experiment_id: int) -> dict[str, Any]:
+    asked = TableQuestion(columns=["hparams.lr"], sort=["-hparams.lr"], experiment_id=experiment_id)
+    return index.rows("trials", asked)
+
+
 def test_both_databases_say_the_same(store: Store, tmp_path: Path) -> None:
     """The index reads PostgreSQL as it reads a file: times, flags, JSON and values of the configuration."""
     place = store.path or store.place.url.render_as_string(hide_password=False)

@@ -13,6 +13,7 @@ from determined.client._session import Session
 from determined.errors import DeterminedError
 from determined.server.answers.tables import Kind, TableQuestion
 from determined.server.run_index import answer, condition, newest, selection
+from determined.server.run_index.column import Whole
 from determined.server.run_index.runs import AT_ONCE, Runs
 from determined.server.run_index.view import View
 from determined.store.messages import now
@@ -92,11 +93,13 @@ class RunIndex:
         named += [each.column for each in condition.conditions(question.filter)] if question.filter else []
         named += [question.group_by] if question.group_by else []
         if not all(key.startswith("run.") for key in named):
-            self.load()
+            of = question.experiment_id if kind == "trials" else None
+            if of is None or not self._load_trials(of, named):
+                self.load()
         with self._asking():
             view = self._view(kind)
             rows = selection.ordered(view, selection.selected(view, question), question.sort, question.group_by)
-            is_rough = not self._is_loaded and any(not key.startswith("run.") for key in question.columns)
+            is_rough = any(not key.startswith("run.") for key in question.columns) and self._is_unread(view, rows)
             if is_rough:
                 wanted = {ident for ident in view.trial_ids()[answer.page_of(rows, question)].tolist() if ident}
                 self._read_documents(sorted(wanted))
@@ -118,6 +121,19 @@ class RunIndex:
         with self._waiting():
             while not self._load_some(AT_ONCE):
                 pass
+
+    def _load_trials(self, experiment_id: int, keys: list[str]) -> bool:
+        """Read the documents of one experiment's trials; return whether all these columns are there then.
+
+        One may be missing while the documents of other trials are: of too many keys not all have columns meanwhile.
+        """
+        with self._waiting():
+            while True:
+                with self._lock:
+                    view = self._view("trials")
+                    if not (some := self._runs.unread(AT_ONCE, experiment_id)):
+                        return all(view.column(key) is not None for key in keys)
+                    self._read_documents(some)
 
     def load_quietly(self) -> None:
         """The same, behind everybody who asks something: two threads that compute make each other slow."""
@@ -204,6 +220,10 @@ class RunIndex:
             yield
         finally:
             self._askers.discard(asker)
+
+    def _is_unread(self, view: View, rows: Whole) -> bool:
+        """Return whether the documents of any of these rows were not read yet."""
+        return not self._is_loaded and not self._runs.have_read(view.trial_ids()[rows].tolist())
 
     def _view(self, kind: Kind) -> View:
         self._refresh()

@@ -99,9 +99,17 @@ class Runs:
         """Read the documents of these trials."""
         self._take_documents(self._texts(conn, sorted(ids)))
 
-    def unread(self, most: int | None = None) -> list[int]:
-        """Return trials whose documents were not read yet, the newest first."""
-        return heapq.nlargest(len(self._unread) if most is None else most, self._unread)
+    def unread(self, most: int | None = None, experiment_id: int | None = None) -> list[int]:
+        """Return trials, of all or of one experiment, whose documents were not read yet, the newest first."""
+        found = self._unread
+        if experiment_id is not None:
+            owners = self.trials.fields["experiment_id"].numbers(self.trials.size)
+            found = found.intersection(self.trials.ids[owners == experiment_id].tolist())
+        return heapq.nlargest(len(found) if most is None else most, found)
+
+    def have_read(self, ids: Iterable[int]) -> bool:
+        """Return whether the documents of all these trials were read."""
+        return self._unread.isdisjoint(ids)
 
     def settle(self) -> bool:
         """Return whether all documents have to be read again, because there were too many keys."""
