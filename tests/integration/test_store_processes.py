@@ -25,7 +25,7 @@ import time
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0004", "0003", None, None
+revision, down_revision, branch_labels, depends_on = {next!r}, {current!r}, None, None
 
 
 def upgrade():
@@ -36,6 +36,9 @@ def upgrade():
         time.sleep(0.005)
     op.add_column("projects", sa.Column("motto", sa.Text()))
 """
+
+
+NEXT = f"{int(schema.VERSION) + 1:04}"
 
 
 class Child:
@@ -54,6 +57,9 @@ class Child:
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
+
+    def has_ended(self) -> bool:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def wait(self) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -117,15 +123,17 @@ def test_killed_while_upgrading(store_place: str, tmp_path: Path) -> None:
     steps.mkdir()
     note.touch()
     gate.touch()
-    (steps / "0004_motto.py").write_text(STEP.format(note=str(note), gate=str(gate)))
+    step = STEP.format(next=NEXT, current=schema.VERSION, note=str(note), gate=str(gate))
+    (steps / f"{NEXT}_motto.py").write_text(step)
 
     def work() -> None:
         migrations.STEPS.append(str(steps))
-        schema.VERSION = "0004"
+        schema.VERSION = NEXT
         assert open_store(store_place).id == old.id
 
     child = Child(work)
     while "half" not in note.read_text():
+        assert not child.has_ended()
         time.sleep(0.005)
     child.kill()
     with old.read() as conn:

@@ -19,8 +19,8 @@ STEP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = {next!r}
+down_revision = {current!r}
 branch_labels = None
 depends_on = None
 
@@ -33,6 +33,10 @@ def upgrade():
 """
 
 
+CURRENT = schema.VERSION
+NEXT = f"{int(CURRENT) + 1:04}"
+
+
 @pytest.fixture
 def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Code that knows one more step."""
@@ -42,9 +46,9 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str) -> Iterator[None]:
     steps = tmp_path / "steps"
     steps.mkdir()
-    (steps / "0005_motto.py").write_text(STEP.format(more=more))
+    (steps / f"{NEXT}_motto.py").write_text(STEP.format(next=NEXT, current=CURRENT, more=more))
     monkeypatch.setattr(migrations, "STEPS", [*migrations.STEPS, str(steps)])
-    monkeypatch.setattr(schema, "VERSION", "0005")
+    monkeypatch.setattr(schema, "VERSION", NEXT)
     yield
 
 
@@ -105,7 +109,7 @@ def test_an_old_store_is_upgraded_on_opening(store_place: str, request: pytest.F
     with store.read() as conn:
         assert conn.execute(sa.text("SELECT title, motto FROM workspaces")).all() == [("Uncategorized", "onward")]
         assert conn.scalars(sa.text("SELECT name FROM projects ORDER BY id")).all() == ["Uncategorized", "kept"]
-        assert opening.version(conn) == "0005"
+        assert opening.version(conn) == NEXT
     store.close()
     open_store(store_place).close()
 
@@ -116,11 +120,11 @@ def test_the_file_is_copied_aside_first(tmp_path: Path, request: pytest.FixtureR
     make_old_store(str(path))
     request.getfixturevalue("next_version")
     open_store(path).close()
-    copy = tmp_path / "determined.db.before-0005"
+    copy = tmp_path / f"determined.db.before-{NEXT}"
     with sqlite3.connect(copy) as conn:
         assert conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert conn.execute("SELECT name FROM workspaces").fetchall() == [("Uncategorized",)]
-        assert conn.execute("SELECT version_num FROM store_version").fetchall() == [("0004",)]
+        assert conn.execute("SELECT version_num FROM store_version").fetchall() == [(CURRENT,)]
     conn.close()
     assert not list(tmp_path.glob("*.part"))
 
@@ -144,5 +148,5 @@ def test_an_upgrade_is_not_done_for_looking(tmp_path: Path, request: pytest.Fixt
     """`read_only` says what to do instead."""
     make_old_store(str(tmp_path / "determined.db"))
     request.getfixturevalue("next_version")
-    with pytest.raises(errors.StoreError, match=r"0004.*0005.*for writing"):
+    with pytest.raises(errors.StoreError, match=f"{CURRENT}.*{NEXT}.*for writing"):
         open_store(tmp_path / "determined.db", read_only=True)
