@@ -59,7 +59,7 @@ class Child:
         os.waitpid(self.pid, 0)
 
     def has_ended(self) -> bool:
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return os.waitpid(self.pid, os.WNOHANG)[0] != 0
 
     def wait(self) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
