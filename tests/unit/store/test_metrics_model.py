@@ -81,6 +81,13 @@ def play(
 @given(histories, st.booleans())
 @example([[[("training", 1, {"loss": 1.0})]], [[("training", 1, {"loss": 2.0})]]], True)
 @example([[[("training", 0, {"x": "text"})]], [[("training", 0, {"x": 0.0})]]], True)
+@example(
+    [
+        [[("training", step, {"x": 0.0}) for step in (0, 2, 3)]],
+        [[("training", 3, {}), ("training", 1, {"x": 0.0})]],
+    ],
+    True,
+)
 def test_any_history_is_what_the_model_says(
     store: Store, history: list[list[list[tuple[str, int | None, dict[str, Any]]]]], smaller: bool
 ) -> None:

@@ -110,9 +110,9 @@ class TrialSeries:
         again = {name: changed_from for name in self._reaching(group, changed_from) if changed_from is not None}
         for name, points in _by_name(row for row in fresh if row[0] is not None).items():
             series = self._get(group, name)
-            if name in again:
-                continue  # reads the row itself
-            if series.last_steps is not None and points[0][0] <= series.last_steps:
+            if name in again:  # which reads the rows of these points, too
+                again[name] = min(again[name], points[0][0])
+            elif series.last_steps is not None and points[0][0] <= series.last_steps:
                 again[name] = points[0][0]  # an earlier step: what follows it moves
             else:
                 series.take(points)
